@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from kubectl_yaml import BAD_FIELDS, FIELDS, REFUSED, SCALARS, same
 from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
@@ -56,6 +57,61 @@ def test_what_kubectl_says_is_passed_on(plan):
     assert refused.returncode == 2
     assert refused.stderr.startswith("punctual: kubectl get")
     assert "nowhere" in refused.stderr
+
+
+def test_the_rules_and_defaults_of_a_job_are_those_of_the_api_server(plan, kubectl):
+    kubectl("create", "namespace", "tried", check=True)
+    body = pool_body("tried")
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("n0", 2.0)
+    w.tick()
+    store(kubectl, state(w, body))
+    wanted = manifest(job("new", units=50, deadline=200.0), "tried")
+    wanted["metadata"] |= {"namespace": "tried", "uid": "of another cluster", "resourceVersion": "5"}
+
+    def answer(**spec):
+        return plan({**wanted, "spec": wanted["spec"] | spec}, *AT, "-o", "json")
+
+    found = answer(units=1e2)  # is written as 100.0
+    assert found.returncode == 0, found.stderr
+    assert "100 units" in json.loads(found.stdout)["message"]
+    refused = answer(units=0)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith('punctual: The DivisibleJob "new" is invalid: spec.units: Invalid value: 0: ')
+    assert "kubectl" not in refused.stderr
+    unknown = answer(unit=5)
+    assert unknown.returncode == 2
+    assert unknown.stderr.endswith('strict decoding error: unknown field "spec.unit"\n')
+    assert not kubectl("get", "dj", "-n", "tried", "-o", "name").stdout
+
+    kubectl("create", "-n", "tried", "-f", "-", input=json.dumps(wanted | {"metadata": {"name": "new"}}), check=True)
+    again = answer(units=70)
+    assert again.returncode == 0, again.stderr
+    assert "70 units" in json.loads(again.stdout)["message"]
+    assert answer(units=0).stderr == refused.stderr
+    written = json.loads(kubectl("get", "dj", "-n", "tried", "-o", "json").stdout)["items"]
+    assert [(item["metadata"]["name"], item["spec"]["units"]) for item in written] == [("new", 50)]
+
+
+def integer(digits):
+    """Return what kubectl writes without a point: an integer of 64 bits, or a float with few digits."""
+    return int(digits) if -(2**63) <= int(digits) < 2**63 else float(digits)
+
+
+def test_the_table_of_yaml_is_the_one_of_kubectl(kubectl, tmp_path):
+    file = tmp_path / "x.yaml"
+
+    def read(*values):
+        lines = "kind: A", "apiVersion: v1", "spec:", *(f"- v:\n    {value}" for value in values)
+        file.write_text("\n".join(lines))
+        return kubectl("label", "--local", "-f", str(file), "a=b", "-o", "json")
+
+    table = SCALARS | FIELDS
+    found = [item["v"] for item in json.loads(read(*table).stdout, parse_int=integer)["spec"]]
+    wrong = [text for text, value in zip(table, found, strict=True) if not same(value, table[text])]
+    assert not wrong
+    for text in (*REFUSED, *BAD_FIELDS):
+        assert "error converting YAML to JSON" in read(text).stderr, text
 
 
 @pytest.fixture

@@ -5,15 +5,27 @@ side. This module imports neither.
 """
 
 import json
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Self
 
 from punctual.cli.kubectl import Call, Kubectl
-from punctual.errors import ClusterError
+from punctual.errors import ClusterError, PunctualError
 from punctual.view.changes import Json
 
 POOLS = "pools.punctual.dev"
 NAMESPACED = "divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
+SENT = ("name", "generateName", "namespace", "labels", "annotations")
+"""Metadata of a dry run. The API server refuses the rest in a create."""
+_UNDECIDED = re.compile(r"does not support dry run|cannot create resource|may not create ")
+"""What is said where the user or a webhook lets the API server try no object."""
+_JUDGED = re.compile(r"is invalid: |\((BadRequest|Forbidden|Invalid)\)|denied the request|unable to decode")
+"""What is said of an object that the API server refuses, or kubectl."""
+_PLACE = re.compile(r'^(kubectl [^:]*: )?(error: |Error from server( \(\w+\))?: )?(error when creating "STDIN": )?')
+
+AT_ONCE = 8
+"""Dry runs at once."""
 
 
 class Objects(NamedTuple):
@@ -86,6 +98,36 @@ class ClusterState:
     def _read(self, *wanted: list[str]) -> list[Json]:
         calls = [self._kubectl.begin("get", "-o", "json", *words) for words in wanted]
         return [json.loads(text) for call in calls if (text := call.answer().strip())]
+
+    def tried(self, bodies: Sequence[Json]) -> list[Json]:
+        """Return objects with the specs that the API server would store, by a dry run of their creation.
+
+        An object that it does not try, because the user may not create it or a webhook supports no dry run, stays as
+        it is. Raises PunctualError with kubectl's words if it refuses one.
+        """
+        self.namespace()
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return list(threads.map(self._tried, bodies))
+
+    def _tried(self, body: Json) -> Json:
+        try:
+            return {**body, "spec": self._create(body, SENT)}
+        except ClusterError as error:
+            said = str(error)
+        if "(AlreadyExists)" in said:  # it is valid: the defaults are those of any other name
+            return {**body, "spec": self._create(body, SENT[2:], generateName="plan-")}
+        if _JUDGED.search(said) and not _UNDECIDED.search(said):
+            raise PunctualError(_PLACE.sub("", said))
+        return body
+
+    def _create(self, body: Json, fields: Sequence[str], **more: str) -> Json:
+        given = body.get("metadata") or {}
+        meta = {field: given[field] for field in fields if field in given} | more
+        sent = {"apiVersion": body.get("apiVersion"), "kind": body["kind"], "metadata": meta, "spec": body.get("spec")}
+        where = "-n", str(given.get("namespace") or self.namespace())
+        words = "create", "--dry-run=server", "-o", "json", "-f", "-", *where
+        spec: Json = json.loads(self._kubectl.run(*words, stdin=json.dumps(sent)))["spec"]
+        return spec
 
     def labelled(self, namespace: str) -> Json:
         """Return a Namespace, with its labels."""

@@ -8,21 +8,19 @@ import json
 import re
 import sys
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-from yaml.constructor import ConstructorError
-
 from punctual.cli.cluster_state import ClusterState
+from punctual.cli.documents import documents
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.cluster.oversize import refusal
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.format.duration import format_time, parse_time
-from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle
+from punctual.kube.snapshot import EPOCH, Snapshot, settle
 from punctual.kube.translate import job_status, pool_missing
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind
@@ -37,22 +35,6 @@ STATE = {"Pool", "Profile", "Reservation", "Namespace"}
 """A saved state has an object of at least one of these kinds."""
 SHOWN = 3
 """Maximum number of kinds that a message names."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a time is a string, and a duplicate field is an error."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  as in the base class
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConstructorError(None, None, f"{twice}: appears twice in one object", node.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-_LOADS = yaml.SafeLoader.yaml_implicit_resolvers.items()
-_TIME = "tag:yaml.org,2002:timestamp"
-_Loader.yaml_implicit_resolvers = {at: [(tag, what) for tag, what in some if tag != _TIME] for at, some in _LOADS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +152,10 @@ def plan(
             raise PunctualError(f"--at: {error}") from error
     if namespace is None:
         namespace = "default" if isinstance(source, Path) else source.namespace()
-    asked = jobs(documents(_read(file), file), file, namespace=namespace, now=now)
+    bodies = list(documents(_read(file), file))
+    if not isinstance(source, Path):  # the defaults and the rules are the API server's
+        bodies = source.tried([body for body in bodies if body.get("kind") == "DivisibleJob"]) or bodies
+    asked = jobs(bodies, file, namespace=namespace, now=now)
     if isinstance(source, Path):
         return list(answers(_saved(source), asked, now=now))
     snapshot, namespaces = _fetch(source, asked)
@@ -200,33 +185,6 @@ def _written(file: Path) -> float:
         return file.stat().st_mtime
     except OSError as error:
         raise PunctualError(f"{file}: cannot be read: {error.strerror}") from error
-
-
-def documents(text: str, source: str) -> Iterator[Json]:
-    """Read objects written as JSON (quick) or as YAML. Raises PunctualError with the line if they cannot be read."""
-    try:
-        try:
-            found = [json.loads(text, object_pairs_hook=_object)]
-        except ValueError:
-            found = list(yaml.load_all(text, Loader=_Loader))
-    except (yaml.YAMLError, ValueError) as error:  # also an integer of thousands of digits
-        raise PunctualError(f"{source}: cannot be read: {error}") from error
-    except RecursionError as error:
-        raise PunctualError(f"{source}: cannot be read: it is nested too deeply") from error
-    for body in found:
-        if body is None:
-            continue
-        try:
-            yield from list(objects(body))
-        except PunctualError as error:
-            raise PunctualError(f"{source}: {error}") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError  # read again as YAML: that error names the line
-    return found
 
 
 def jobs(bodies: Iterable[Json], source: str, *, namespace: str, now: float) -> list[api.DivisibleJob]:

@@ -181,7 +181,7 @@ def test_without_headroom_or_when_time_is_not_the_reason_no_reserve_is_told(plan
 
 def test_of_several_jobs_each_is_asked_behind_those_before_it(plan):
     w, found = world()
-    first, second = asked("x", units=100, within=60), asked("y", units=100, within=60)
+    first, second = asked("x", units=100, within=60), asked("z", units=100, within=60)
     both = plan(found, first, second, words=["-o", "json"], now=w.now)
     assert [json.loads(line)["admitted"] for line in both.stdout.splitlines()] == ["True", "False"]
     assert both.exit_code == 1
@@ -283,12 +283,12 @@ GOOD = json.dumps(manifest(asked(units=10, within=60)))
         ("[1, 2]", "job.yaml: is not a Kubernetes object"),
         pytest.param("[" * 5000, "job.yaml: cannot be read: it is nested too deeply", id="deep JSON"),
         pytest.param("a: " + "{a: " * 5000, "job.yaml: cannot be read: it is nested too deeply", id="deep YAML"),
-        pytest.param(GOOD.replace("10", "9" * 5000), "job.yaml: cannot be read: ", id="digits"),
+        pytest.param(GOOD.replace("10", "9" * 5000), "job.yaml: spec.units: '999", id="digits"),
         (GOOD.replace('"units": 10', '"units": 1, "units": 10'), "job.yaml: cannot be read: units: appears twice"),
         ("kind: DivisibleJob\nkind: Pool\n", "job.yaml: cannot be read: kind: appears twice"),
         ("kind: List\nitems: [5]\n", "job.yaml: items: an item is not a Kubernetes object"),
-        ("kind: List\nitems: &a [*a]\n", "job.yaml: items: an item is not a Kubernetes object"),
-        ("&a\nkind: List\nitems: [*a]\n", "job.yaml: items: an item is not a Kubernetes object"),
+        ("kind: List\nitems: &a [*a]\n", "job.yaml: cannot be read: contains itself"),
+        ("&a\nkind: List\nitems: [*a]\n", "job.yaml: cannot be read: contains itself"),
         ("items: [5]\n", "job.yaml: items: an item is not a Kubernetes object"),
         ("kind: List\nitems: [{kind: List, items: [5]}]\n", "job.yaml: items: an item is not a Kubernetes object"),
         (
