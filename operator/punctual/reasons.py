@@ -96,3 +96,4 @@ NO_OVERLAP: Final = "NoOverlap"
 STATIC_CPU_MANAGER: Final = "StaticCPUManager"  # such nodes are excluded: the operator cannot set their quotas
 POOL_STOPPED: Final = "PoolStopped"  # its status cannot be written, so nothing is decided in it
 NODE_TAINTED: Final = "NodeTainted"  # cordoned, or tainted by others: only for jobs that tolerate the taint
+UNINSTALLED: Final = "Uninstalled"  # Punctual is uninstalled while pods of the pool's jobs run

@@ -42,6 +42,30 @@ placeholders-{{ include "punctual.clusterName" . }}
 chunks-{{ include "punctual.clusterName" . }}
 {{- end -}}
 
+{{- /* Where and as whom the operator's pods run, and the pod that uninstalls it. */ -}}
+{{- define "punctual.operatorPlace" -}}
+serviceAccountName: {{ include "punctual.fullname" . }}-operator
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 2 }}
+{{- end }}
+# above placeholders: otherwise it could not return when they keep all capacity
+priorityClassName: {{ .Values.operator.priorityClassName | default (include "punctual.chunkClass" .) }}
+{{- with .Values.operator.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+tolerations:
+  # the nodes of a pool with `hold: Taint`: if all nodes were held, it could not return to remove a taint
+  - {key: punctual.dev/pool, operator: Exists}
+  {{- with .Values.operator.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
 {{- /* What the operator must know to keep room: see operator/punctual/kube/holding/placeholders.py. */ -}}
 {{- define "punctual.placeholder" -}}
 priority: {{ .Values.placeholder.priority }}

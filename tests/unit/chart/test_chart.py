@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import helm_python
@@ -68,7 +69,7 @@ def of(objects, kind, name=None):
 
 def containers(objects):
     for o in objects:
-        if o["kind"] in ("Deployment", "DaemonSet"):
+        if o["kind"] in ("Deployment", "DaemonSet", "Job"):
             yield from ((o, c) for c in o["spec"]["template"]["spec"]["containers"])
 
 
@@ -199,6 +200,31 @@ def test_the_image_is_the_charts_version_unless_told(render):
     assert {c["image"] for _, c in containers(render(EVERYTHING))} == {"registry.example.org/lab/punctual:1.2"}
 
 
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_the_hook_that_uninstalls_runs_where_and_as_whom_the_operator_does(render, values):
+    objects = render(values)
+    hook, operator = (of(objects, kind) for kind in ("Job", "Deployment"))
+    notes = hook["metadata"]["annotations"]
+    assert notes["helm.sh/hook"] == "pre-delete"
+    assert notes["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+    pods = [o["spec"]["template"]["spec"] for o in (hook, operator)]
+    same = (
+        "serviceAccountName", "imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName", "securityContext",
+        "volumes",
+    )  # fmt: skip
+    assert [pods[0].get(field) for field in same] == [pods[1].get(field) for field in same]
+    ours, theirs = (pod["containers"][0] for pod in pods)
+    same = "image", "imagePullPolicy", "resources", "securityContext", "volumeMounts"
+    assert [ours.get(field) for field in same] == [theirs.get(field) for field in same]
+    env = {e["name"]: e for e in theirs["env"]}
+    assert all(env[e["name"]] == e for e in ours["env"]), "the same Leases"
+    selector = operator["spec"]["selector"]["matchLabels"]
+    labels = hook["spec"]["template"]["metadata"]["labels"]
+    assert not selector.items() <= labels.items(), "no Service and no Deployment takes it for a replica"
+    assert hook["spec"]["activeDeadlineSeconds"] < 300, "Helm waits 5 minutes"
+    assert ours["command"][0] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+
+
 @pytest.mark.parametrize("tag", ["", "1.2"])
 def test_an_image_by_digest_is_that_one_everywhere_whatever_the_tag(render, tag):
     image = {"repository": "registry.example.org:5000/lab/punctual", "tag": tag, "digest": DIGEST}
@@ -248,7 +274,7 @@ def test_no_container_may_do_more_than_it_needs(render):
         assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
         assert {"requests", "limits"} == c["resources"].keys()
         assert "cpu" not in c["resources"]["limits"]  # a throttled planner or agent is late
-    assert seen == ["agent", "watchdog", "operator"]
+    assert seen == ["agent", "watchdog", "operator", "uninstall"]
 
 
 def test_the_operator_is_nobody_and_mounts_no_host_folder(render):

@@ -7,6 +7,9 @@ fence still protects the records: the claim keeps the peace, it is no lock for w
 
 The claim outlives a leader by `ABSENT` seconds, so that a restart of the only replica does not hand the cluster to the
 other installation. To hand it over at once, delete the Lease.
+
+While an installation is uninstalled, the claim has a mark, and no replica leads (`Claim.leave`). A replica that starts
+later belongs to a new installation of the same name, and takes the claim at once.
 """
 
 import time
@@ -19,7 +22,7 @@ import structlog
 from punctual import errors
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.resources import LEASES
-from punctual.kube.format.duration import format_micro_time
+from punctual.kube.format.duration import format_micro_time, parse_time
 
 NAME: Final = "punctual.dev"
 """Name of the Lease."""
@@ -29,6 +32,8 @@ ABSENT: Final = 60.0
 """Seconds without a renewal after which another installation may lead."""
 RENEWED: Final = 10.0
 """Seconds between two renewals."""
+LEAVING: Final = "/leaving"
+"""End of the holder's name while the installation is uninstalled."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +63,7 @@ class Claim:
         self.path = LEASES.path(namespace=installation.shared, name=NAME)
         self._collection = LEASES.path(namespace=installation.shared)
         self._monotonic = monotonic
+        self._began = monotonic()
         self._seen: Json = {}  # its spec, and since when it is known
         self._seen_at = self._renewed = float("-inf")
         self.other = ""
@@ -69,20 +75,32 @@ class Claim:
         """
         if self._monotonic() < self._renewed + RENEWED:
             return True
+        sent = self._monotonic()
+        if not await self._take(self._own):
+            return False
+        self._renewed = sent
+        return True
+
+    async def leave(self) -> bool:
+        """Mark the claim, so that no replica of this installation leads. Returns False if another installation has it.
+
+        Raises ClusterError as `hold` does.
+        """
+        return await self._take(f"{self._own}{LEAVING}")
+
+    async def _take(self, holder: str) -> bool:
         try:
             lease: Json | None = await self._client.get(self.path)
         except errors.NotFound:
             lease = None
         self._see(lease)
-        if self.other:
+        if self.other not in {"", holder}:
             return False
-        sent = self._monotonic()
         if lease is None:
-            body = {"apiVersion": LEASES.version, "kind": "Lease", "metadata": self._meta, "spec": self._spec()}
+            body = {"apiVersion": LEASES.version, "kind": "Lease", "metadata": self._meta, "spec": self._spec(holder)}
             await self._client.create(self._collection, body)
         else:
-            await self._client.replace(self.path, {**lease, "spec": self._spec()})
-        self._renewed = sent
+            await self._client.replace(self.path, {**lease, "spec": self._spec(holder)})
         return True
 
     def _see(self, lease: Json | None) -> None:
@@ -92,19 +110,31 @@ class Claim:
             self._seen, self._seen_at = spec, self._monotonic()
         holder = spec.get("holderIdentity") or self._own
         left = self._seen_at + float(spec.get("leaseDurationSeconds") or ABSENT) - self._monotonic()
-        other = holder if holder != self._own and left > 0 else ""
+        other = "" if holder == self._own or left <= 0 or self._left_before(spec) else holder
         if other and other != self.other:
             log.error("another_installation_leads", installation=other, claim=self.path, message=describe(other))
         self.other = other
 
-    def _spec(self) -> Json:
+    def _left_before(self, spec: Json) -> bool:
+        """Return whether this installation was uninstalled before this process began."""
+        if spec.get("holderIdentity") != f"{self._own}{LEAVING}":
+            return False
+        try:
+            marked = parse_time(spec.get("renewTime") or "")
+        except ValueError:
+            return False
+        return marked < self._client.clock.now() - (self._monotonic() - self._began)
+
+    def _spec(self, holder: str) -> Json:
         now = format_micro_time(self._client.clock.now())
-        return {"holderIdentity": self._own, "leaseDurationSeconds": int(ABSENT), "renewTime": now}
+        return {"holderIdentity": holder, "leaseDurationSeconds": int(ABSENT), "renewTime": now}
 
 
 def describe(installation: str) -> str:
     """Return a sentence about the installation that leads instead of this one."""
-    namespace, _, release = installation.partition("/")
+    namespace, _, release = installation.removesuffix(LEAVING).partition("/")
+    if installation.endswith(LEAVING):
+        return f"the release {release} in namespace {namespace} is being uninstalled; this one leads after a minute"
     return (
         f"the release {release} in namespace {namespace} leads in this cluster; this one waits until that is "
         "uninstalled, because both would decide about the same objects: uninstall one of the two"

@@ -118,6 +118,8 @@ class Elector:
                 self._stop()
                 raise
             self._stop()
+            if self._claim.other:  # no replica of this installation may lead
+                await self._release()
 
     def _stop(self) -> None:
         self._until = NEVER

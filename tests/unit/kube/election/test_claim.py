@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
-from electors import Candidate, Server
+from electors import Candidate, Client, Server
 from structlog.testing import capture_logs
+
+from punctual.kube.election.claim import Claim, Installation
 
 pytestmark = pytest.mark.looptime
 FIRST, SECOND = "first/punctual", "second/punctual"
@@ -49,7 +51,6 @@ async def test_two_that_start_at_once_do_not_both_lead(stage):
 
 
 async def test_a_claim_that_is_deleted_lets_the_second_lead_at_once(stage):
-    """The hook of the uninstallation deletes it."""
     claims, log, enter = stage
     first = enter("a", of="first")
     await asyncio.sleep(1)
@@ -60,6 +61,69 @@ async def test_a_claim_that_is_deleted_lets_the_second_lead_at_once(stage):
     await asyncio.sleep(3)
     assert [line.split(maxsplit=1)[1] for line in log] == ["a leads 1", "a stops", "b leads 1"]
     assert second.elector.other_installation == ""
+
+
+def leaver(claims, of="first"):
+    """Return the claim of the process that uninstalls."""
+    return Claim(Client(claims), Installation(of, "punctual"), monotonic=asyncio.get_running_loop().time)
+
+
+async def test_no_replica_of_an_installation_that_leaves_leads(stage):
+    claims, log, enter = stage
+    first = enter("a", of="first")
+    await asyncio.sleep(1)
+    enter("b", of="first")
+    await asyncio.sleep(30)
+    leaving = leaver(claims)
+    with capture_logs() as said:
+        assert await leaving.leave()
+        await asyncio.sleep(11)
+        assert [line.split()[1:] for line in log] == [["a", "leads", "1"], ["a", "stops"]]
+        assert "holderIdentity" not in first.elector._lease["spec"], "its Lease is released"
+        await asyncio.sleep(45)
+        assert await leaving.leave()
+        assert await leaver(claims).leave(), "a hook that is repeated"
+        await asyncio.sleep(55)
+    assert len(log) == 2, "nor a standby, until a minute after the last mark"
+    told = {e["message"] for e in said if e["event"] == "another_installation_leads"}
+    assert told == {"the release punctual in namespace first is being uninstalled; this one leads after a minute"}
+
+
+async def test_a_new_installation_of_that_name_leads_at_once_and_another_one_after_a_minute(stage):
+    claims, log, enter = stage
+    enter("a", of="first")
+    await asyncio.sleep(1)
+    other = enter("x", of="second")
+    await asyncio.sleep(20)
+    await leaver(claims).leave()
+    await asyncio.sleep(40)
+    assert other.elector.other_installation == f"{FIRST}/leaving"
+    enter("b", of="first")
+    await asyncio.sleep(3)
+    assert [line.split()[1] for line in log] == ["a", "a", "b"]
+    assert claims.lease["spec"]["holderIdentity"] == FIRST
+
+
+async def test_the_other_installation_follows_one_that_has_left(stage):
+    claims, log, enter = stage
+    first = enter("a", of="first")
+    await asyncio.sleep(1)
+    enter("x", of="second")
+    await asyncio.sleep(20)
+    await leaver(claims).leave()
+    await first.end()
+    await asyncio.sleep(65)
+    assert [line.split()[1] for line in log] == ["a", "a", "x"]
+
+
+async def test_an_installation_that_does_not_lead_leaves_without_a_mark(stage):
+    claims, log, enter = stage
+    enter("a", of="first")
+    await asyncio.sleep(1)
+    assert not await leaver(claims, of="second").leave()
+    await asyncio.sleep(100)
+    assert len(log) == 1
+    assert claims.lease["spec"]["holderIdentity"] == FIRST
 
 
 async def test_an_installation_that_is_gone_without_a_word_is_followed_after_a_minute(stage):
