@@ -89,7 +89,7 @@ async def test_jobs_outlive_an_uninstallation_and_an_upgrade(cluster, space, run
         await eventually(lambda: not cluster.pods("operator") and not cluster.pods("agent"))
         assert not cluster.kubectl("get", "jobs,deployments", "-n", SYSTEM, "-o", "name")
         await eventually(lambda: len(space.pods_of("left", phase="Succeeded")) == 2, within=300)
-        assert space.status("left")["units"]["done"] == 0, "no one counts them"
+        assert space.status("left")["units"]["done"] < 40, "no operator counts them"
         assert "left" in run("Reinstall with jobs left")
         status = await space.end("left")
     finally:
@@ -118,7 +118,7 @@ async def test_what_a_hook_left_is_released_by_hand_and_all_is_removed(cluster, 
         run(cut_short, only="describe job|logs|helm")
         cluster.kubectl("taint", "node", cluster.nodes[0], f"{LABEL}=x:NoSchedule")
         cluster.kubectl("delete", "pool", POOL, "--wait=false")
-        assert is_held(cluster), "no one removes the finalizer"
+        assert is_held(cluster), "no operator removes the finalizer"
         run(cut_short, only="get pools|delete pods|taint")
         assert POOL not in pools(cluster)
         node = json.loads(cluster.kubectl("get", "node", cluster.nodes[0], "-o", "json"))
@@ -127,7 +127,7 @@ async def test_what_a_hook_left_is_released_by_hand_and_all_is_removed(cluster, 
         run("Remove everything")
         assert "punctual" not in cluster.kubectl("get", "crd,namespace,clusterrole,priorityclass", "-o", "name")
         assert not cluster.kubectl("get", "nodes", "-l", LABEL, "-o", "name")
-        assert not cluster.kubectl("get", "pods", "-n", namespace, "-o", "name")
+        await eventually(lambda: not cluster.kubectl("get", "pods", "-n", namespace, "-o", "name"))
         run("Install")
         await eventually(cluster.in_order)
         assert cluster.kubectl("get", "nodes", "-l", LABEL, "-o", "name") == f"node/{cluster.nodes[0]}\n"
