@@ -93,8 +93,8 @@ class Claim:
             lease: Json | None = await self._client.get(self.path)
         except errors.NotFound:
             lease = None
-        self._see(lease)
-        if self.other not in {"", holder}:
+        self._see(lease, holder)
+        if self.other:
             return False
         if lease is None:
             body = {"apiVersion": LEASES.version, "kind": "Lease", "metadata": self._meta, "spec": self._spec(holder)}
@@ -103,20 +103,20 @@ class Claim:
             await self._client.replace(self.path, {**lease, "spec": self._spec(holder)})
         return True
 
-    def _see(self, lease: Json | None) -> None:
+    def _see(self, lease: Json | None, mine: str) -> None:
         """Judge by when this replica saw the last renewal. Another clock's time is not used."""
         spec = (lease or {}).get("spec") or {}
         if spec != self._seen:
             self._seen, self._seen_at = spec, self._monotonic()
         holder = spec.get("holderIdentity") or self._own
         left = self._seen_at + float(spec.get("leaseDurationSeconds") or ABSENT) - self._monotonic()
-        other = "" if holder == self._own or left <= 0 or self._left_before(spec) else holder
+        other = "" if holder in {self._own, mine} or left <= 0 or self._left_before(spec) else holder
         if other and other != self.other:
             log.error("another_installation_leads", installation=other, claim=self.path, message=describe(other))
         self.other = other
 
     def _left_before(self, spec: Json) -> bool:
-        """Return whether this installation was uninstalled before this process began."""
+        """Return whether this installation was uninstalled before this process began, on the API server's clock."""
         if spec.get("holderIdentity") != f"{self._own}{LEAVING}":
             return False
         try:
