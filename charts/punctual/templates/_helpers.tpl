@@ -42,7 +42,7 @@ placeholders-{{ include "punctual.clusterName" . }}
 chunks-{{ include "punctual.clusterName" . }}
 {{- end -}}
 
-{{- /* Where and as whom the operator's pods run, and the pod that uninstalls it. */ -}}
+{{- /* Account, place and rights of the pods of the operator and of its uninstallation. */ -}}
 {{- define "punctual.operatorPlace" -}}
 serviceAccountName: {{ include "punctual.fullname" . }}-operator
 {{- with .Values.imagePullSecrets }}
