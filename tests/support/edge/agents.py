@@ -10,8 +10,8 @@ from punctual.kube.cluster.pods import JOB_UID_LABEL
 from punctual.kube.trust.identity import NODE_NAME
 
 EVERY, TIMEOUT = 1.0, 3.0
-OVER = 60.0
-"""Seconds for which a pod that has ended is reported."""
+HOSTS = 0.1
+"""Cores that the node's own work uses."""
 
 
 class Agent:
@@ -32,7 +32,7 @@ class Agent:
         world.loop.start(self.process, self._run(token, f"{self.node}-{self._count}"))
 
     def kill(self):
-        self.process.dead = True
+        self.world.loop.kill(self.process)
 
     async def _run(self, token, instance):
         loop = self.world.loop
@@ -46,6 +46,7 @@ class Agent:
                 sequence=sequence,
                 started=loop.time() - born,
                 epoch=epoch,
+                host=wire.NodeReport(hosts=wire.Hosts(cores=HOSTS), guest_priority="weight"),
                 pods=self._pods(),
             )
             replica = replica or self.world.service()

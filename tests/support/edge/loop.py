@@ -29,15 +29,8 @@ class Process:
         self.wall = 0.0
         """Seconds by which its wall clock is wrong."""
         self.rate = rate
-        self._epoch = epoch
-
-    def clock(self, now):
-        """Return what its monotonic clock shows."""
-        return self._epoch + self.rate * now
-
-    def moment(self, shown):
-        """Return when its monotonic clock shows this."""
-        return (shown - self._epoch) / self.rate
+        self.epoch = epoch
+        """What its monotonic clock showed at the beginning."""
 
     def __repr__(self):
         return self.name
@@ -60,24 +53,19 @@ THREAD = contextvars.ContextVar("thread")
 class Handle:
     """A callback that waits for its turn, or for its time."""
 
-    __slots__ = ("_args", "_callback", "_context", "_when", "dropped")
+    __slots__ = ("args", "callback", "context", "due")
 
-    def __init__(self, callback, args, context, when=None):
-        self._callback, self._args, self._context, self._when = callback, args, context, when
-        self.dropped = False
+    def __init__(self, callback, args, context, due=None):
+        self.callback, self.args, self.context, self.due = callback, args, context, due
 
     def cancel(self):
-        self.dropped = True
-        self._callback = self._args = None
+        self.callback = self.args = None
 
     def cancelled(self):
-        return self.dropped
+        return self.callback is None
 
     def when(self):
-        return self._when
-
-    def run(self):
-        self._context.run(self._callback, *self._args)
+        return self.due
 
 
 class Task(asyncio.Task):
@@ -124,6 +112,8 @@ class Loop(asyncio.AbstractEventLoop):
     def __init__(self, seed):
         self.now = 0.0
         self.steps = 0
+        self.troubled = False
+        """Whether any process was ever frozen, slow or killed."""
         self.random = random.Random(f"order {seed}")
         self.failures = []
         """What the exception handler was told."""
@@ -132,8 +122,7 @@ class Loop(asyncio.AbstractEventLoop):
         self._threads = []  # those with callbacks that are ready
         self._order = itertools.count()
         self._running = False
-        self._closed = False
-        self._tasks = []  # a task that is dropped would run its `finally`
+        self._tasks = {}  # by number: a task that nothing holds would run its `finally`
         self.home = self.thread(WORLD)
         self._world = contextvars.Context()
         self._world.run(THREAD.set, self.home)
@@ -167,21 +156,23 @@ class Loop(asyncio.AbstractEventLoop):
 
     def kill(self, process):
         """Let no further line of a process run."""
-        process.dead = True
+        self.troubled = process.dead = True
 
     def freeze(self, process):
-        """Stop a process where it is."""
-        process.frozen = True
+        """Stop a process where it is. What becomes due meanwhile is due when it is no longer ``frozen``."""
+        self.troubled = process.frozen = True
 
-    def thaw(self, process):
-        """Let it go on: what has become due meanwhile is due at once."""
-        process.frozen = False
+    def slow(self, process, seconds):
+        """Let each callback of a process take so long."""
+        self.troubled = True
+        process.slow = seconds
 
     # the loop's own interface
 
     def time(self):
         """Return what the monotonic clock of the running process shows."""
-        return self.current.process.clock(self.now)
+        process = THREAD.get(self.home).process
+        return process.epoch + process.rate * self.now
 
     def call_soon(self, callback, *args, context=None):
         return self._add(Handle(callback, args, context or contextvars.copy_context()))
@@ -194,7 +185,8 @@ class Loop(asyncio.AbstractEventLoop):
     def call_at(self, when, callback, *args, context=None):
         context = context or contextvars.copy_context()
         handle = Handle(callback, args, context, when)
-        at = max(self._process(context).moment(when), self.now)
+        process = context.get(THREAD, self.home).process
+        at = max((when - process.epoch) / process.rate, self.now)
         heapq.heappush(self._timers, (at, next(self._order), handle))
         return handle
 
@@ -209,10 +201,12 @@ class Loop(asyncio.AbstractEventLoop):
     def create_task(self, coroutine, *, name=None, context=None):
         number = next(self._numbers)
         task = Task(coroutine, loop=self, name=name or f"task {number}", context=context, number=number)
-        self._tasks.append(task)
-        if number % 1024 == 0:
-            self._tasks = [one for one in self._tasks if not one.done()]
+        self._tasks[number] = task
+        task.add_done_callback(self._drop)
         return task
+
+    def _drop(self, task):
+        del self._tasks[task.number]
 
     def run_in_executor(self, executor, function, *args):
         """Call at once. What a product's thread does here takes no virtual time."""
@@ -230,14 +224,12 @@ class Loop(asyncio.AbstractEventLoop):
         return self._running
 
     def is_closed(self):
-        return self._closed
+        return False
 
     def default_exception_handler(self, context):
         self.failures.append(context)
 
-    def call_exception_handler(self, context):
-        if not self._closed:
-            self.failures.append(context)
+    call_exception_handler = default_exception_handler
 
     def run_until_complete(self, main):
         """Run until a coroutine is done; return its result. Raises Stuck if nothing is left to run."""
@@ -252,26 +244,10 @@ class Loop(asyncio.AbstractEventLoop):
             self._running = False
             asyncio._set_running_loop(None)
 
-    def close(self):
-        """Drop all that is left. Nothing of it runs."""
-        self._closed = True
-        self._timers.clear()
-        for thread in self._threads:
-            thread.ready.clear()
-        self._threads.clear()
-        for task in self._tasks:
-            task._log_destroy_pending = False
-        self._tasks.clear()
-
     # turning
 
-    def _process(self, context):
-        return context.get(THREAD, self.home).process
-
     def _add(self, handle):
-        if self._closed:
-            return handle
-        thread = handle._context.get(THREAD, self.home)
+        thread = handle.context.get(THREAD, self.home)
         if not thread.ready:
             self._threads.append(thread)
         thread.ready.append(handle)
@@ -279,45 +255,42 @@ class Loop(asyncio.AbstractEventLoop):
 
     def _step(self):
         """Run the callbacks of this moment, one after the other, then go to the next moment."""
-        count = 0
-        while thread := self._choose():
+        count, threads, draw = 0, self._threads, self.random.random
+        while able := threads if not self.troubled else self._able():
+            thread = able[0] if len(able) == 1 else able[int(draw() * len(able))]
             handle = thread.ready.popleft()
             if not thread.ready:
-                self._threads.remove(thread)
-            if handle.dropped:
+                threads.remove(thread)
+            if handle.callback is None:
                 continue
-            self.steps += 1
             count += 1
             if count > BURST:
-                raise Endless(f"at {self.now:.3f}: {handle._callback}")
+                raise Endless(f"at {self.now:.3f}: {handle.callback}")
             if thread.process.slow:
                 thread.busy = self.now + thread.process.slow
-            handle.run()
+            handle.context.run(handle.callback, *handle.args)
+        self.steps += count
         self._advance()
 
-    def _choose(self):
-        """Return the thread that runs next. None: none may run now."""
+    def _able(self):
+        """Return the threads that may run now."""
         for thread in [t for t in self._threads if t.process.dead]:
             thread.ready.clear()
             self._threads.remove(thread)
-        able = self._threads
-        if any(t.process.frozen or t.busy > self.now for t in able):
-            able = [t for t in able if not t.process.frozen and t.busy <= self.now]
-        if len(able) < 2:
-            return able[0] if able else None
-        return able[int(self.random.random() * len(able))]
+        return [t for t in self._threads if not t.process.frozen and t.busy <= self.now]
 
     def _advance(self):
         moments = [t.busy for t in self._threads if not t.process.frozen and t.busy > self.now]
-        while self._timers and self._timers[0][2].dropped:
-            heapq.heappop(self._timers)
-        at = min([*moments, self._timers[0][0] if self._timers else math.inf])
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+        at = min([*moments, timers[0][0] if timers else math.inf])
         if at == math.inf:
             raise Stuck(f"nothing left to do at {self.now:.3f}")
         self.now = max(self.now, at)
-        while self._timers and self._timers[0][0] <= self.now:
-            handle = heapq.heappop(self._timers)[2]
-            if not handle.dropped:
+        while timers and timers[0][0] <= self.now:
+            handle = heapq.heappop(timers)[2]
+            if handle.callback is not None:
                 self._add(handle)
 
 

@@ -129,14 +129,15 @@ class Replica:
         self.process = self.context = None
         self.report_server = None
         self.probes = None
-        self.ends = []
-        """How its processes ended."""
+        self.over = True
+        """Whether no process of it runs."""
         self._stop = None
         self._count = 0
 
     def begin(self):
         """Start a process."""
         self._count += 1
+        self.over = False
         loop, random = self.world.loop, self.world.random
         self.process = Process(self.name, rate=random.uniform(0.9999, 1.0001), epoch=random.uniform(0, 1e5))
         self.process.wall = random.uniform(-0.5, 0.5)
@@ -148,10 +149,10 @@ class Replica:
         try:
             await Operator(self._config(), make=self._makers()).run(self._stop)
         except Exception as error:  # the end of the process, as in `main`
-            self.ends.append(error)
+            self.over = True
             self.world.ended(self, error)
         else:
-            self.ends.append(None)
+            self.over = True
             self.world.ended(self, None)
 
     def _config(self):
@@ -185,8 +186,9 @@ class Replica:
 
     def kill(self):
         """End its process at once. Nothing of it runs on."""
-        self.process.dead = True
+        self.world.loop.kill(self.process)
         self.report_server = None
+        self.over = True
 
     def stop(self):
         """Tell it to stop, as SIGTERM does."""

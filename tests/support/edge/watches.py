@@ -80,7 +80,7 @@ class SimWatches:
 
     def _hear(self, plural, change, body):
         uid = body["metadata"]["uid"]
-        if self._world.loses():
+        if self._world.loses(self._process):
             return
         if uid not in self._newest:
             self._loop.call_later(self._world.random.uniform(0, BATCH), self._deliver, uid, context=self._thread)
