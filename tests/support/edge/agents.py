@@ -10,8 +10,6 @@ from punctual.kube.cluster.pods import JOB_UID_LABEL
 from punctual.kube.trust.identity import NODE_NAME
 
 EVERY, TIMEOUT = 1.0, 3.0
-HOSTS = 0.1
-"""Cores that the node's own work uses."""
 
 
 class Agent:
@@ -46,7 +44,7 @@ class Agent:
                 sequence=sequence,
                 started=loop.time() - born,
                 epoch=epoch,
-                host=wire.NodeReport(hosts=wire.Hosts(cores=HOSTS), guest_priority="weight"),
+                host=wire.NodeReport(hosts=wire.Hosts(cores=float(self.world.plan.nodes[self.node])), guest_priority="weight"),
                 pods=self._pods(),
             )
             replica = replica or self.world.service()

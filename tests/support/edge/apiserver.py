@@ -11,6 +11,7 @@ import re
 from urllib.parse import unquote
 
 import jsonpatch
+import jsonpointer
 import orjson
 
 from edge.kinds import BY_RESOURCE, Invalid, shaped, validate
@@ -269,8 +270,10 @@ class ApiServer:
     def _patch(self, kind, at, there, patch, sub, content_type, params):  # noqa: PLR0913, PLR0917
         name = there["metadata"]["name"]
         if content_type == JSON_PATCH:
+            # the API server takes what is not there for null
+            steps = [step for step in patch if not (_tests_null(step) and _absent(there, step["path"]))]
             try:
-                body = jsonpatch.apply_patch(orjson.loads(orjson.dumps(there)), patch)
+                body = jsonpatch.apply_patch(orjson.loads(orjson.dumps(there)), steps)
             except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
                 said = "the server rejected our request due to an error in our request"
                 raise Refused(422, "Invalid", said) from error
@@ -418,6 +421,14 @@ def merged(there, patch):
         else:
             made[name] = merged(made.get(name), value)
     return made
+
+
+def _tests_null(step):
+    return step["op"] == "test" and step.get("value") is None
+
+
+def _absent(body, pointer):
+    return jsonpointer.resolve_pointer(body, pointer, None) is None
 
 
 def _asked(body):

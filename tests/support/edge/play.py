@@ -21,6 +21,8 @@ from punctual.kube.cluster.pods import JOB_UID_LABEL
 
 SETTLE = 400.0
 """Seconds after the last act within which everything has to end."""
+SLOWEST = 30.0
+"""Seconds that the last of it may take: offers, placeholders, labels."""
 REST = 60.0
 """Seconds without a write that follow."""
 MERGE = "application/merge-patch+json"
@@ -305,11 +307,11 @@ class World:
 
     async def _settle(self):
         until = self.loop.now + SETTLE
-        while any(not job.over for job in self.scribe.jobs.values()):
-            if self.loop.now > until:
-                break
+        while any(not job.over for job in self.scribe.jobs.values()) and self.loop.now < until:
             await asyncio.sleep(1.0)
-        await asyncio.sleep(30.0)
+        # a job that was refused for its pool says something else once its deadline has passed
+        deadlines = [act.at + max(self.wishes[act.who].deadlines, default=0) for act in self.plan.acts if act.who in self.wishes]
+        await asyncio.sleep(max(SLOWEST, max(deadlines, default=0) + 5 - self.loop.now))
         quiet = self.loop.now
         await asyncio.sleep(REST)
         return [line for line in self.lines if line[0] > quiet and _counts(line)]
