@@ -55,8 +55,11 @@ def draw(seed):
     if rng.random() < 0.3:
         plan.acts.append(Act(rng.uniform(5, 60), "edit pool", POOL, rng.uniform(3, 40), {"margin": "4s"}))
     processes = [f"punctual-{i}" for i in range(plan.replicas)]
-    for _ in range(rng.randint(5, 10)):
-        plan.acts.append(_fault(rng, processes, list(plan.nodes)))
+    faults = rng.choices(list(FAULTS), list(FAULTS.values()), k=rng.randint(5, 10))
+    if rng.random() < RETURNS:
+        plan.acts += _leaders(rng)
+        faults = faults[:3]
+    plan.acts += [_fault(rng, what, processes, list(plan.nodes)) for what in faults]
     plan.acts.sort(key=lambda act: act.at)
     return plan
 
@@ -153,8 +156,20 @@ HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches"}
 """Faults that take no capacity and no time: no promise may suffer from them alone."""
 
 
-def _fault(rng, processes, nodes):
-    what = rng.choices(list(FAULTS), list(FAULTS.values()))[0]
+RETURNS = 0.3
+"""Part of the plans in which leaders are away for longer than their lease, in turn, so that one leads again."""
+
+
+def _leaders(rng):
+    at, acts = rng.uniform(5, 30), []
+    for _ in range(rng.randint(2, 4)):
+        seconds = rng.uniform(12, 24)
+        acts.append(Act(at, rng.choice(("freeze", "freeze", "cut", "cut answers")), "leader", seconds))
+        at += seconds + rng.uniform(-4, 8)
+    return acts
+
+
+def _fault(rng, what, processes, nodes):
     at = rng.uniform(3, 110)
     seconds = min(rng.choice((0.5, 3.0, 8.0, 17.0, 30.0)) * rng.uniform(0.7, 1.3), LAST - at)
     who = rng.choice(processes)
