@@ -9,7 +9,7 @@ from chaos_lib.ledger import Struck
 from chaos_lib.scribe import Scribe
 
 from edge.agents import Agent
-from edge.apiserver import ApiServer, Refused
+from edge.apiserver import ENDED, ApiServer, Refused
 from edge.kinds import BY_RESOURCE
 from edge.link import Network
 from edge.loop import Loop, Process
@@ -278,7 +278,9 @@ class World:
         return lambda: None
 
     def _is_chunk(self, path, body):
-        return path.startswith(f"{PODS}/") and JOB_UID_LABEL in (body["metadata"].get("labels") or {})
+        """Return whether it is a pod of a job that has not ended: what has, must stay until it is accounted."""
+        ours = path.startswith(f"{PODS}/") and JOB_UID_LABEL in (body["metadata"].get("labels") or {})
+        return ours and body["status"]["phase"] not in ENDED
 
     def _node_down(self, act):
         self.machines.node_is(act.who, "Unknown")
