@@ -133,7 +133,12 @@ class ApiServer:
         if method == "PATCH" and headers.get("Content-Type") == APPLY and there is None and not sub:
             body = orjson.loads(data)
             return self._shown(201, self._create(kind, namespace, body, params), light)
+        if kind.model and data and method in {"POST", "PUT"}:
+            self._check_fields(kind, orjson.loads(data), params)
         if there is None:
+            wanted = orjson.loads(data)["metadata"].get("uid") if method == "PUT" and kind.kind == "Lease" else None
+            if wanted:  # a Lease may be created by a PUT, but not one with a uid
+                raise other_uid(wanted, "")
             raise not_found(kind, name)
         match method:
             case "GET":
@@ -144,7 +149,8 @@ class ApiServer:
                 kept = headers.get("Content-Type")
                 return self._shown(200, self._patch(kind, at, there, orjson.loads(data), sub, kept, params), light)
             case "DELETE":
-                return self._shown(200, self._delete(kind, at, there, orjson.loads(data or b"{}")), light)
+                left = self._delete(kind, at, there, orjson.loads(data or b"{}"))
+                return self._shown(200, left, light) if at in self.store.objects else Answer(200, _deleted(kind, left))
         raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
     def _shown(self, code, body, light):
@@ -176,7 +182,7 @@ class ApiServer:
             meta["continue"] = _token(at, some[-1])
             if not (params.get("labelSelector") or params.get("fieldSelector")):
                 meta["remainingItemCount"] = len(paths) - len(some)
-        items = [partial(found[path]) if light else found[path] for path in some]
+        items = [partial(found[path]) if light else _item(kind, found[path]) for path in some]
         named = "PartialObjectMetadataList" if light else f"{kind.kind}List"
         group = "meta.k8s.io/v1" if light else kind.version
         return Answer(200, {"kind": named, "apiVersion": group, "metadata": meta, "items": items})
@@ -237,8 +243,6 @@ class ApiServer:
                 raise Refused(400, "BadRequest", said)
             self._check_namespace(kind, namespace, name)
         at = f"{_below(kind, namespace)}/{name}"
-        if at in self.store.objects:
-            raise Refused(409, "AlreadyExists", f'{kind.plural} "{name}" already exists', name=name, kind=kind.plural)
         meta |= {"uid": f"{kind.kind.lower()}-{next(self._uids)}", "creationTimestamp": self._time()}
         meta.pop("resourceVersion", None)
         if kind.has_status or kind.model:
@@ -307,10 +311,7 @@ class ApiServer:
         dry = params.get("dryRun") == "All"
         name = body["metadata"]["name"]
         if kind.model:
-            body, unknown = shaped(kind, body)
-            if unknown and params.get("fieldValidation") == "Strict":
-                said = ", ".join(f'unknown field "{field}"' for field in unknown)
-                raise Refused(400, "BadRequest", f"{kind.kind} in version v1alpha1 cannot be handled: {said}")
+            body = self._check_fields(kind, body, params)
         body = orjson.loads(orjson.dumps(body))
         for admit in self.admit:
             body = admit(kind, body, before, dry)
@@ -320,6 +321,8 @@ class ApiServer:
             except Invalid as error:
                 raise invalid(kind, name, error.causes) from None
         meta = body["metadata"]
+        if before is None and at in self.store.objects:
+            raise Refused(409, "AlreadyExists", f'{kind.plural} "{name}" already exists', name=name, kind=kind.plural)
         if before is not None:
             meta.pop("resourceVersion", None)
             old = {**before, "metadata": _without(before["metadata"], "resourceVersion")}
@@ -330,9 +333,18 @@ class ApiServer:
             if "deletionTimestamp" in meta and not meta.get("finalizers") and kind.kind != "Pod":
                 return self._remove(kind, at, body)
         if dry:
-            return {**body, "metadata": {**meta, "resourceVersion": (before or body)["metadata"].get("resourceVersion", "")}}
+            return body if before is None else {**body, "metadata": {**meta, "resourceVersion": before["metadata"]["resourceVersion"]}}
         meta["resourceVersion"] = str(self.store.next())
         self.store.put(kind.resource, at, body)
+        return body
+
+    @staticmethod
+    def _check_fields(kind, body, params):
+        """Return a body without unknown fields, and with defaults. Unknown ones may be forbidden."""
+        body, unknown = shaped(kind, body)
+        if unknown and params.get("fieldValidation") == "Strict":
+            said = ", ".join(f'unknown field "{field}"' for field in unknown)
+            raise Refused(400, "BadRequest", f"{kind.kind} in version v1alpha1 cannot be handled: {said}")
         return body
 
     def _delete(self, kind, at, there, options):
@@ -348,9 +360,13 @@ class ApiServer:
                 grace = 0
             if grace > 0 and meta.get("deletionGracePeriodSeconds", grace + 1) <= grace:
                 return there  # it ends as soon already
-            if grace > 0:
-                deleted = {"deletionTimestamp": self._time(grace), "deletionGracePeriodSeconds": grace}
-                return self._mark(kind, at, there, deleted)
+            there = self._mark(
+                kind, at, there, {"deletionTimestamp": self._time(grace), "deletionGracePeriodSeconds": grace}
+            )
+            if grace > 0 or meta.get("finalizers"):
+                return there
+            self._remove(kind, at, there)
+            return there
         if kind.kind == "Namespace" and "deletionTimestamp" not in meta:
             status = {**there.get("status", {}), "phase": "Terminating"}
             return self._mark(kind, at, {**there, "status": status}, {"deletionTimestamp": self._time()})
@@ -452,6 +468,21 @@ def _is_in(path, kind, prefix):
         return False
     head = f"{prefix[: -len(kind.plural)]}namespaces/"
     return path.startswith(head) and path.rsplit("/", 2)[1] == kind.plural and path.count("/") == head.count("/") + 2
+
+
+def _deleted(kind, body):
+    """Return the answer to the deletion of an object that is gone at once."""
+    if kind.kind == "Pod":
+        return body
+    details = {"name": body["metadata"]["name"], "kind": kind.plural, "uid": body["metadata"]["uid"]}
+    if "/" in kind.version:
+        details["group"] = kind.version.partition("/")[0]
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def _item(kind, body):
+    """Return an object as it stands in a list: those of Kubernetes' own kinds do not name their kind there."""
+    return body if kind.model else {name: part for name, part in body.items() if name not in {"kind", "apiVersion"}}
 
 
 def _token(version, start):

@@ -21,7 +21,7 @@ RESENT = 0.2
 class Network:
     """Ways between processes and the API server. ``story(text)`` gets a line for each write."""
 
-    def __init__(self, loop, server, random, story=lambda _: None):
+    def __init__(self, loop, server, random, story=lambda *_: None):
         self.loop, self.server, self.random, self.story = loop, server, random, story
         self.cut = set()  # (from, to)
         self.deaf = set()  # names of processes whose watches say nothing
