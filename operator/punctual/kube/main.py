@@ -164,15 +164,28 @@ def _number(env: Mapping[str, str], name: str, standard: float) -> float:
         raise ValueError(f"{name}={env[name]!r} is not a number") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """Constructors of the parts by which a replica reaches the API server, agents and people."""
+
+    client: Callable[..., ApiClient] = ApiClient
+    watches: Callable[..., Watches] = Watches
+    elector: Callable[..., ElectorThread] = ElectorThread
+    rotation: Callable[..., Rotation] = Rotation
+    report_server: Callable[..., ReportServer] = ReportServer
+    probe_server: Callable[..., ProbeServer] = ProbeServer
+
+
 class Operator:
     """One replica: ``await Operator(config).run(stop)`` runs until ``stop`` is set.
 
     Any other end raises its cause.
     """
 
-    def __init__(self, config: Config, *, core: Callable[[int], PoolCore] = Pool) -> None:
+    def __init__(self, config: Config, *, core: Callable[[int], PoolCore] = Pool, make: Makers = Makers()) -> None:
         self._config = config
         self._core = core
+        self._make = make
         self._metrics = Metrics()
         self._set_points = SetPointStore()
         self._term: Term | None = None
@@ -209,21 +222,21 @@ class Operator:
             await asyncio.wait([work])
 
     async def _run(self, stop: asyncio.Event) -> None:
-        config = self._config
+        config, make = self._config, self._make
         async with contextlib.AsyncExitStack() as stack:
-            client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
+            client = await stack.enter_async_context(make.client(config.kubeconfig, user_agent="punctual-operator"))
             clock = client.clock
             clock.on_end = lambda how: self._metrics.clock_doubts.labels(how).inc()
-            trials = ApiClient(config.kubeconfig, clock=clock, deadline=DEADLINE, user_agent="punctual-operator")
+            trials = make.client(config.kubeconfig, clock=clock, deadline=DEADLINE, user_agent="punctual-operator")
             await stack.enter_async_context(trials)
             if await _patiently(lambda: client.get("/version"), stop) is None:
                 return
-            asker = ApiClient(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
+            asker = make.client(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.placeholder_settings)
             caches.directory.on_unreadable = _tell_unreadable
             group = await stack.enter_async_context(_Tasks(self._fail))
-            watches = Watches(self._observe, kubeconfig=config.kubeconfig)
+            watches = make.watches(self._observe, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
             group.begin(Resync(client, caches.directory, self._observe, watches.renew).run())
             group.begin(caches.run())
@@ -234,7 +247,7 @@ class Operator:
             reports = await self._serve(client, caches, stack, group)
             await caches.synced()
             await _see_epochs(client, caches)
-            self._elector = elector = ElectorThread(
+            self._elector = elector = make.elector(
                 config.kubeconfig,
                 namespace=config.namespace,
                 name=config.lease,
@@ -284,15 +297,15 @@ class Operator:
     async def _serve(
         self, client: ApiClient, caches: Caches, stack: contextlib.AsyncExitStack, group: "_Tasks"
     ) -> tuple[int, int]:
-        config, metrics = self._config, self._metrics
-        probe_server = ProbeServer(metrics, healthy=self._unhealthy, ready=self._unready)
+        config, metrics, make = self._config, self._metrics, self._make
+        probe_server = make.probe_server(metrics, healthy=self._unhealthy, ready=self._unready)
         metrics_port = await probe_server.start(port=config.metrics_port)
         stack.push_async_callback(probe_server.stop)
         store = ClusterCaStore(client, config.namespace, config.authority)
-        rotation = Rotation(store, service_names(config.service, config.namespace), client.clock.now)
+        rotation = make.rotation(store, service_names(config.service, config.namespace), client.clock.now)
         await _again_until_done(rotation.tend)
         group.begin(rotation.run())
-        report_server = ReportServer(
+        report_server = make.report_server(
             self._set_points,
             Reviewer(self._review(client), time.monotonic),
             ReportCallbacks(

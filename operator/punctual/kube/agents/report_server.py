@@ -148,7 +148,7 @@ class ReportServer:
     async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = 8443) -> int:
         """Listen. Returns the port (for 0, the one that was assigned)."""
         app = web.Application(client_max_size=LARGEST)
-        app.router.add_post(wire.REPORT_PATH, self._handle)
+        app.router.add_post(wire.REPORT_PATH, self.handle)
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=75.0, shutdown_timeout=2.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=context)
@@ -182,7 +182,8 @@ class ReportServer:
         limit = self._callbacks.monotonic() - SILENT
         return [v for v in self._reports.values() if v.heard >= limit]
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer one report."""
         try:
             return await self._take(request)
         except _Refused as refused:

@@ -103,6 +103,8 @@ class ApiClient:
     subclass of ClusterError for the answer's status, and Unreachable without an answer.
     """
 
+    _load = staticmethod(load_configuration)
+
     def __init__(
         self,
         kubeconfig: str | None = None,
@@ -128,11 +130,16 @@ class ApiClient:
         self._server_name: str | None = None
 
     async def __aenter__(self) -> Self:
-        configuration = self._configuration = await asyncio.to_thread(load_configuration, self._kubeconfig)
+        configuration = self._configuration = await asyncio.to_thread(self._load, self._kubeconfig)
         self._base = configuration.host.rstrip("/")
         self._proxy = _proxy(configuration)
         self._server_name = configuration.tls_server_name
-        self._session = aiohttp.ClientSession(
+        self._session = self._connect(configuration)
+        return self
+
+    def _connect(self, configuration: Configuration) -> aiohttp.ClientSession:
+        """Return the session that sends the requests."""
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=_tls(configuration) if self._base.startswith("https") else False,
                 socket_factory=self._socket,
@@ -142,7 +149,6 @@ class ApiClient:
             read_bufsize=2**18,  # a list of pods is megabytes long
             auto_decompress=False,
         )
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -471,7 +477,7 @@ class ApiClient:
             async with self._renewal:
                 if asked > self._renewed:  # otherwise another call renewed them while this one waited
                     if renew or self._configuration is None:
-                        self._configuration = await asyncio.to_thread(load_configuration, self._kubeconfig)
+                        self._configuration = await asyncio.to_thread(self._load, self._kubeconfig)
                     self._token = await asyncio.to_thread(_token, self._configuration)
                     self._renewed = time.monotonic()
         return {"Authorization": self._token} if self._token else {}

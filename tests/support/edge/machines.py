@@ -1,0 +1,178 @@
+"""Scheduler, kubelets and garbage collector: the model of `cluster_model`, on the objects of the API server's model.
+
+A kubelet that is cut off keeps its pods running and writes their states when it can again. All of it acts in the
+world's time.
+"""
+
+import asyncio
+import copy
+import math
+
+import orjson
+from cluster_model.cluster import Cluster
+
+from edge.kinds import BY_RESOURCE
+from edge.virtual import BEGIN as TIME
+from punctual.kube.cluster.pods import OFFERED_END
+
+POD = BY_RESOURCE["v1", "pods"]
+NODE = BY_RESOURCE["v1", "nodes"]
+NAMESPACE = BY_RESOURCE["v1", "namespaces"]
+COLLECT = (0.2, 2.0)
+"""Seconds until the garbage collector deletes what an owner leaves."""
+
+
+class Machines:
+    """``run()`` it. ``cut``: names of nodes whose kubelets reach no API server."""
+
+    def __init__(self, loop, server, random):
+        self._loop, self._server, self._random = loop, server, random
+        self.cluster = Cluster([])
+        self.cut = set()
+        self._places = {}  # key in the model, and path, by uid
+        self._kicked = asyncio.Event()
+        self._unwritten = {}  # uids of pods whose state is to be written
+        server.store.written.append(self._hear)
+
+    # nodes
+
+    def add_node(self, name, *, cpu, labels):
+        """Make a node that is ready."""
+        room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {}}
+        self._server.answer("POST", NODE.resource, {}, {}, orjson.dumps(body))
+        path = f"{NODE.resource}/{name}"
+        self._server.set(NODE, path, status={"allocatable": room, "conditions": _ready("True")})
+        self.cluster.nodes.append(copy.deepcopy(self._server.store.objects[path]))
+
+    def node_is(self, name, ready):
+        """Let a node be ready, or not."""
+        path = f"{NODE.resource}/{name}"
+        there = self._server.store.objects[path]
+        self._server.set(NODE, path, status={**there["status"], "conditions": _ready(ready)})
+
+    # what the API server stores
+
+    def _hear(self, resource, event):
+        if event.change == "DELETED" and resource != POD.resource:
+            uid = event.body["metadata"]["uid"]
+            self._loop.in_world(self._random.uniform(*COLLECT), self._collect, uid)
+        if resource == NAMESPACE.resource and "deletionTimestamp" in event.body["metadata"]:
+            self._loop.in_world(self._random.uniform(*COLLECT), self._empty, event.body["metadata"]["name"])
+        if resource != POD.resource:
+            return
+        uid = event.body["metadata"]["uid"]
+        if event.change == "DELETED":
+            key, _ = self._places.pop(uid, ("", ""))
+            if key in self.cluster.pods:
+                self.cluster.delete(key)
+                self._kicked.set()
+            return
+        if event.change == "ADDED":
+            self._add(uid, event)
+            return
+        body, before, (key, _) = event.body, event.before, self._places.get(uid, ("", ""))
+        if key not in self.cluster.pods:
+            return
+        if "deletionTimestamp" in body["metadata"] and "deletionTimestamp" not in before["metadata"]:
+            self.cluster.delete(key)
+            self._kicked.set()
+        elif body["spec"].get("activeDeadlineSeconds") != before["spec"].get("activeDeadlineSeconds"):
+            if key in self.cluster.lives:
+                self.cluster.stop(key)
+                self._kicked.set()
+
+    def _add(self, uid, event):
+        if event.body["spec"].get("nodeName"):
+            return  # an agent's or an operator's pod: it is not modelled
+        copied = copy.deepcopy(event.body)
+        copied["metadata"]["name"] = uid
+        self._places[uid] = f"{copied['metadata']['namespace']}/{uid}", event.path
+        self.cluster.now = TIME + self._loop.now
+        self.cluster.create(copied)  # it gives a uid of its own, which nothing reads
+        self._kicked.set()
+
+    # time
+
+    async def run(self):
+        """Let time pass for pods."""
+        while True:
+            now = TIME + self._loop.now
+            for key in self.cluster.advance(now):
+                self._unwritten[key] = None
+            self._write()
+            pause = self.cluster.due() - now
+            self._kicked.clear()
+            try:
+                async with asyncio.timeout(pause if pause < math.inf else None):
+                    await self._kicked.wait()
+            except TimeoutError:
+                pass
+
+    def _write(self):
+        """Write what kubelets and scheduler have to say."""
+        for key in list(self._unwritten):
+            uid = key.partition("/")[2]
+            pod = self.cluster.pods.get(key)
+            _, path = self._places.get(uid, ("", ""))
+            there = self._server.store.objects.get(path) if path else None
+            if there is None or there["metadata"]["uid"] != uid:
+                del self._unwritten[key]
+                continue
+            node = (pod or there)["spec"].get("nodeName")
+            if node in self.cut:
+                continue
+            del self._unwritten[key]
+            if pod is None:
+                self._server.drop(POD, path)
+                continue
+            spec = {**there["spec"], **({"nodeName": node} if node else {})}
+            self._server.set(POD, path, spec=spec, status=copy.deepcopy(pod["status"]))
+
+    def mend(self, node):
+        """Let a kubelet reach the API server again."""
+        self.cut.discard(node)
+        self.kick()
+
+    def kick(self):
+        """Look at all pods again."""
+        self._kicked.set()
+
+    def pods_on(self, node):
+        """Return (body, life) of the pods that run on a node, as their stored objects are."""
+        for key, life in self.cluster.lives.items():
+            uid = key.partition("/")[2]
+            if life.body["spec"].get("nodeName") == node and uid in self._places:
+                yield self._server.store.objects[self._places[uid][1]], life
+
+    # the controller manager
+
+    def _collect(self, owner):
+        """Delete what an object that is gone has owned."""
+        for path, body in list(self._server.store.objects.items()):
+            owners = body["metadata"].get("ownerReferences") or ()
+            if owners and all(ref["uid"] == owner for ref in owners):
+                self._server.answer("DELETE", path, {}, {}, b"{}")
+
+    def _empty(self, namespace):
+        """Delete what is in a namespace, then itself."""
+        head = f"/namespaces/{namespace}/"
+        inside = [path for path in self._server.store.objects if head in path]
+        for path in inside:
+            self._server.answer("DELETE", path, {}, {}, b"{}")
+        if any(head in path for path in self._server.store.objects):
+            self._loop.in_world(1.0, self._empty, namespace)
+        else:
+            self._server.drop(NAMESPACE, f"{NAMESPACE.resource}/{namespace}")
+
+
+def offered(body):
+    """Return the end that the operator has offered a pod, if any."""
+    value = (body["metadata"].get("annotations") or {}).get(OFFERED_END)
+    return None if value is None else int(value)
+
+
+def _ready(status):
+    return [{"type": "Ready", "status": status}]
+
+

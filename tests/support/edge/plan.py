@@ -1,0 +1,194 @@
+"""What a seed plays: objects, what users do, and what goes wrong, each with its moment. A plan is data.
+
+So a part of a plan can be played, too: ``--shrink`` takes acts away while it still fails.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from chaos_lib.jobs import Wish
+
+OURS = "punctual.dev/v1alpha1"
+SPACE = "work"
+POOL = "main"
+LAST = 150.0
+"""Seconds after which nothing new goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing that happens at a moment, for some seconds."""
+
+    at: float
+    what: str
+    who: str = ""
+    seconds: float = 0.0
+    value: object = None
+
+    def __str__(self):
+        lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
+        value = "" if self.value is None or isinstance(self.value, Wish) else f" {self.value}"
+        return f"{self.what} {self.who}{value}{lasts}"
+
+
+@dataclass
+class Plan:
+    """``acts`` in the order of their moments."""
+
+    seed: int
+    replicas: int
+    nodes: dict
+    pool: dict
+    acts: list = field(default_factory=list)
+
+    def without(self, acts):
+        """Return the plan without some acts."""
+        return Plan(self.seed, self.replicas, self.nodes, self.pool, [act for act in self.acts if act not in acts])
+
+
+def draw(seed):
+    """Return the plan of a seed."""
+    rng = random.Random(f"plan {seed}")
+    plan = Plan(seed, rng.choice((2, 2, 3)), {f"n{i + 1}": str(rng.choice((1, 2, 3))) for i in range(2)}, _pool(rng))
+    for number in range(rng.randint(3, 7)):
+        plan.acts += _job(rng, number)
+    if rng.random() < 0.3:
+        plan.acts.append(Act(rng.uniform(5, 60), "edit pool", POOL, rng.uniform(3, 40), {"margin": "4s"}))
+    processes = [f"punctual-{i}" for i in range(plan.replicas)]
+    faults = rng.choices(list(FAULTS), list(FAULTS.values()), k=rng.randint(5, 10))
+    if rng.random() < RETURNS:
+        plan.acts += _leaders(rng)
+        faults = faults[:3]
+    plan.acts += [_fault(rng, what, processes, list(plan.nodes)) for what in faults]
+    plan.acts.sort(key=lambda act: act.at)
+    return plan
+
+
+def _pool(rng):
+    spec = {
+        "nodeSelector": {"matchLabels": {"pool": POOL}},
+        "processor": {"cpu": "1", "memory": "64Mi"},
+        "margin": rng.choice(("1s", "3s")),
+        "headroom": rng.choice(("0%", "12.5%")),
+        "admission": rng.choice(("Exact", "Hybrid", "Fast")),
+        "hold": rng.choice(("None", "None", "Taint", "Placeholder")),
+    }
+    return {"apiVersion": OURS, "kind": "Pool", "metadata": {"name": POOL}, "spec": spec}
+
+
+def _job(rng, number):
+    """Return the acts of a job's life."""
+    kind = rng.choices(("plain", "resume", "failing", "huge", "lost", "measured", "guest"), (8, 3, 1, 1, 1, 1, 2))[0]
+    name, chi = f"{kind}-{number}", rng.choice((0.2, 0.5, 1.0))
+    most = rng.randint(1, 3)
+    units = round(most * rng.uniform(5, 25) / chi)
+    spec = {
+        "pool": POOL,
+        "units": units,
+        "deadline": f"{round(5 + units * chi * 1.2 / most + rng.uniform(20, 90))}s",
+        "cost": {"perUnit": f"{chi * 1000:.0f}ms", "startup": "2s"},
+        "processors": {"max": most},
+        "chunkRetries": 50,
+        "stallTimeout": "15s",
+        "template": {"spec": {"containers": [{"name": "main", "image": f"work:{chi}"}]}},
+    }
+    expected, reasons = "done", ()
+    match kind:
+        case "resume":
+            spec["restart"] = "Resume"
+        case "failing":
+            spec["template"]["spec"]["containers"][0]["image"] = "runs:2-1"
+            spec["chunkRetries"] = rng.randint(0, 1)
+            expected, reasons = "failed", ("ChunkFailed", "Stalled")
+        case "huge":
+            spec |= {"units": 10**6, "deadline": "40s"}
+            expected, reasons = "refused", ("InfeasibleCapacity", "InfeasibleStartup")
+        case "lost":
+            spec["pool"] = "nowhere"
+            expected, reasons = "refused", ("PoolNotFound",)
+        case "measured":
+            del spec["cost"]
+            reasons = ("InfeasibleStartup",)
+        case "guest":
+            spec |= {"class": "Guest"}
+            del spec["deadline"]
+    body = {"apiVersion": OURS, "kind": "DivisibleJob", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+    deadlines = [float(spec["deadline"].removesuffix("s"))] if "deadline" in spec else []
+    wish = Wish(name, kind, body, expected, reasons, deadlines=deadlines)
+    at = rng.uniform(2, 70)
+    acts = [Act(at, "create", name, value=wish)]
+    what = rng.random()
+    later = at + rng.uniform(0.1, 40)
+    if what < 0.1:
+        acts.append(Act(later, "delete", name))
+    elif what < 0.2:
+        acts.append(Act(later, "suspend", name, rng.uniform(0.2, 20)))
+    elif what < 0.3 and deadlines:
+        acts.append(Act(later, "edit deadline", name, value=round(deadlines[0] + rng.uniform(5, 60))))
+    return acts
+
+
+FAULTS = {
+    "freeze": 4,
+    "kill": 4,
+    "stop": 1,
+    "slow": 1,
+    "cut": 3,
+    "cut answers": 2,
+    "deaf watches": 2,
+    "late watches": 2,
+    "kopf loses": 2,
+    "kopf ends": 1,
+    "busy server": 1,
+    "lost answers": 2,
+    "compact": 2,
+    "clock step": 1,
+    "kill agent": 1,
+    "cut agent": 1,
+    "cut kubelet": 1,
+    "evict": 3,
+    "node down": 1,
+    "foreign pod": 1,
+    "quota": 1,
+}
+"""How often each comes."""
+HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches"}
+"""Faults that take no capacity and no time: no promise may suffer from them alone."""
+
+
+RETURNS = 0.3
+"""Part of the plans in which leaders are away for longer than their lease, in turn, so that one leads again."""
+
+
+def _leaders(rng):
+    at, acts = rng.uniform(5, 30), []
+    for _ in range(rng.randint(2, 4)):
+        seconds = rng.uniform(12, 24)
+        acts.append(Act(at, rng.choice(("freeze", "freeze", "cut", "cut answers")), "leader", seconds))
+        at += seconds + rng.uniform(-4, 8)
+    return acts
+
+
+def _fault(rng, what, processes, nodes):
+    at = rng.uniform(3, 110)
+    seconds = min(rng.choice((0.5, 3.0, 8.0, 17.0, 30.0)) * rng.uniform(0.7, 1.3), LAST - at)
+    who = rng.choice(processes)
+    match what:
+        case "freeze" if rng.random() < 0.5:
+            who = "leader"
+        case "kill" | "cut" | "cut answers" | "stop" if rng.random() < 0.7:
+            who = "leader"
+        case "kill agent" | "cut agent" | "cut kubelet" | "node down" | "foreign pod":
+            who = rng.choice(nodes)
+        case "busy server" | "lost answers" | "compact" | "clock step" | "evict" | "quota":
+            who = ""
+    value = {
+        "slow": rng.choice((0.001, 0.01)),
+        "late watches": rng.uniform(0.5, 6),
+        "kopf loses": rng.uniform(0.1, 0.9),
+        "kopf ends": rng.choice(("divisiblejobs", "pools")),
+        "busy server": rng.uniform(0.2, 0.9),
+        "lost answers": rng.uniform(0.05, 0.4),
+        "clock step": rng.choice((-30.0, -3.0, 3.0, 30.0)),
+    }.get(what)
+    return Act(at, what, who, seconds, value)

@@ -1,0 +1,333 @@
+"""One plan played: the scene, what users do, what goes wrong, and the story of it."""
+
+import asyncio
+import gc
+import random
+
+import orjson
+from chaos_lib.ledger import Struck
+from chaos_lib.scribe import Scribe
+
+from edge.agents import Agent
+from edge.apiserver import ENDED, ApiServer, Refused
+from edge.kinds import BY_RESOURCE
+from edge.link import Network
+from edge.loop import Loop, Process
+from edge.machines import Machines
+from edge.plan import HARMLESS, OURS, POOL, SPACE
+from edge.replica import ACCOUNT, SYSTEM, Replica, client_of
+from edge.virtual import BEGIN
+from punctual.kube.cluster.pods import JOB_UID_LABEL
+
+SETTLE = 400.0
+"""Seconds after the last act within which everything has to end."""
+SLOWEST = 30.0
+"""Seconds that the last of it may take: offers, placeholders, labels."""
+REST = 60.0
+"""Seconds without a write that follow."""
+MERGE = "application/merge-patch+json"
+JOBS = f"/apis/{OURS}/namespaces/{SPACE}/divisiblejobs"
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+POOLS = f"/apis/{OURS}/pools"
+
+
+class World:
+    """All that a seed has. ``lines``: the story, as (time, who, what, …)."""
+
+    account = ACCOUNT
+
+    def __init__(self, plan):
+        self.plan = plan
+        seed = plan.seed
+        self.loop = Loop(seed)
+        self.random = random.Random(f"world {seed}")
+        self.clock_step = 0.0
+        self.server = ApiServer(lambda: BEGIN + self.loop.now + self.clock_step)
+        self.server.admit.append(self._admit)
+        self.lines = []
+        self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.tell)
+        self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))
+        self.replicas, self.agents = {}, {}
+        self.watches = {}  # by process
+        self.wishes = {}
+        self.struck = []
+        self.errors = []  # ends of replicas that were failures
+        self.losing = {}  # part of the events that kopf loses, by replica
+        self.refuses_pods = False
+        user = Process("user")
+        self._user = self.loop.context_of(user)
+        client = client_of(self.network, user)(user_agent="scribe")
+        self.scribe = Scribe(client, SPACE, lambda *_: None, lambda *_: None)
+        self._client = client
+
+    def tell(self, *words):
+        """Add a line to the story."""
+        self.lines.append((self.loop.now, *words))
+
+    # what parts of it ask
+
+    def loses(self, process):
+        """Return whether an event of kopf's is lost."""
+        part = self.losing.get(process.name, 0.0)
+        return part > 0 and self.random.random() < part
+
+    def ended(self, replica, error):
+        """Note the end of a replica's process, and let its pod be started again, as a kubelet does."""
+        self.tell(replica.name, "ended", repr(error) if error else "in good order")
+        if error is not None:
+            self.errors.append((self.loop.now, replica.name, error))
+        self.loop.in_world(1.0, self._again, replica)
+
+    def _again(self, replica):
+        if replica.process is None or replica.over:
+            replica.begin()
+            self.tell(replica.name, "begins again")
+
+    def service(self):
+        """Return the replica that the Service selects."""
+        for replica in self.replicas.values():
+            pod = self.server.store.objects.get(f"/api/v1/namespaces/{SYSTEM}/pods/{replica.name}")
+            if (pod["metadata"].get("labels") or {}).get("punctual.dev/leader") == "true":
+                return replica
+        return None
+
+    def leader(self):
+        """Return the replica that the Lease names, or any."""
+        lease = self.server.store.objects.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/punctual")
+        holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+        return next((r for r in self.replicas.values() if holder.startswith(r.name)), self.replicas["punctual-0"])
+
+    def _admit(self, kind, body, before, _dry):
+        if self.refuses_pods and kind.kind == "Pod" and before is None and body["metadata"]["namespace"] == SPACE:
+            raise Refused(403, "Forbidden", f'pods "{body["metadata"]["name"]}" is forbidden: exceeded quota: few')
+        return body
+
+    # the scene
+
+    def scene(self):
+        """Make namespaces, nodes, replicas and agents, and let them begin."""
+        for name in ("default", "kube-system", SYSTEM, SPACE):
+            self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        for name, cpu in self.plan.nodes.items():
+            self.machines.add_node(name, cpu=cpu, labels={"pool": POOL})
+            self.agents[name] = Agent(self, name)
+        for i in range(self.plan.replicas):
+            name = f"punctual-{i}"
+            pod = {"metadata": {"name": name}, "spec": {"nodeName": "elsewhere", "containers": []}}
+            self.call("POST", f"/api/v1/namespaces/{SYSTEM}/pods", pod)
+            self.replicas[name] = Replica(self, name)
+        self.call("POST", POOLS, self.plan.pool)
+        self.loop.create_task(self.machines.run())
+        self.loop.create_task(self._write_down(), context=self._user)
+        for part in (*self.replicas.values(), *self.agents.values()):
+            part.begin()
+
+    async def _write_down(self):
+        async with self._client:
+            await self.scribe.run()
+
+    def call(self, method, path, body=None):
+        """Send a request as a user does; return code and answer."""
+        headers = {"Content-Type": MERGE}
+        answer = self.server.answer(method, path, {}, headers, orjson.dumps(body or {}))
+        self.network.note("user", method, path, None, None, answer.code)
+        self.tell("user", method, path, body, answer.code)
+        return answer.code, orjson.loads(answer.body)
+
+    # the play
+
+    async def play(self):
+        """Do all that the plan says, then wait until it has ended and rests. Returns what is wrong."""
+        self.scene()
+        running = [self.loop.create_task(self._do(act)) for act in self.plan.acts]
+        for task in running:
+            await task
+        return await self._settle()
+
+    async def _do(self, act):
+        await asyncio.sleep(act.at)
+        undo = getattr(self, f"_{act.what.replace(' ', '_')}")(act)
+        if undo is None:
+            return
+        self.tell("fault", str(act))
+        begin = BEGIN + self.loop.now
+        await asyncio.sleep(act.seconds)
+        undo()
+        self.tell("fault", f"over: {act}")
+        end = BEGIN + self.loop.now
+        self.struck.append(Struck(act.what, begin, end, act.what not in HARMLESS, silences=True))
+
+    # what users do
+
+    def _create(self, act):
+        self.wishes[act.who] = act.value
+        self.call("POST", JOBS, act.value.body)
+
+    def _delete(self, act):
+        self.wishes[act.who].deleted = True
+        self.call("DELETE", f"{JOBS}/{act.who}")
+
+    def _suspend(self, act):
+        path = f"{JOBS}/{act.who}"
+        self.call("PATCH", path, {"spec": {"suspend": True}})
+        return lambda: self.call("PATCH", path, {"spec": {"suspend": None}})
+
+    def _edit_deadline(self, act):
+        self.wishes[act.who].deadlines.append(float(act.value))
+        self.call("PATCH", f"{JOBS}/{act.who}", {"spec": {"deadline": f"{act.value}s"}})
+
+    def _edit_pool(self, act):
+        before = {name: self.plan.pool["spec"].get(name) for name in act.value}
+        self.call("PATCH", f"{POOLS}/{act.who}", {"spec": act.value})
+        return lambda: self.call("PATCH", f"{POOLS}/{act.who}", {"spec": before})
+
+    # what goes wrong
+
+    def _of(self, act):
+        return self.leader() if act.who == "leader" else self.replicas[act.who]
+
+    def _freeze(self, act):
+        process = self._of(act).process
+        self.loop.freeze(process)
+
+        def thaw():
+            process.frozen = False
+
+        return thaw
+
+    def _kill(self, act):
+        replica = self._of(act)
+        replica.kill()
+        return lambda: self._again(replica)
+
+    def _stop(self, act):
+        self._of(act).stop()
+        return lambda: None
+
+    def _slow(self, act):
+        process = self._of(act).process
+        self.loop.slow(process, act.value)
+
+        def undo():
+            process.slow = 0.0
+
+        return undo
+
+    def _cut(self, act):
+        return self._cut_ways((name := self._of(act).name, "server"), ("server", name))
+
+    def _cut_answers(self, act):
+        return self._cut_ways(("server", self._of(act).name))
+
+    def _cut_agent(self, act):
+        name = f"agent-{act.who}"
+        return self._cut_ways(*((a, b) for r in self.replicas for a, b in ((name, r), (r, name))))
+
+    def _cut_ways(self, *ways):
+        self.network.cut.update(ways)
+        return lambda: self.network.cut.difference_update(ways)
+
+    def _deaf_watches(self, act):
+        name = self._of(act).name
+        self.network.deaf.add(name)
+        return lambda: self.network.deaf.discard(name)
+
+    def _late_watches(self, act):
+        name = self._of(act).name
+        self.network.lag[name] = act.value
+        return lambda: self.network.lag.pop(name, None)
+
+    def _kopf_loses(self, act):
+        name = self._of(act).name
+        self.losing[name] = act.value
+        return lambda: self.losing.pop(name, None)
+
+    def _kopf_ends(self, act):
+        if watches := self.watches.get(self._of(act).process):
+            watches.end(act.value)
+        return lambda: None
+
+    def _busy_server(self, act):
+        self.network.refusing = act.value
+        return lambda: setattr(self.network, "refusing", 0.0)
+
+    def _lost_answers(self, act):
+        self.network.losing = act.value
+        return lambda: setattr(self.network, "losing", 0.0)
+
+    def _compact(self, _):
+        self.server.store.compact()
+        return lambda: None
+
+    def _clock_step(self, act):
+        self.clock_step += act.value
+        return lambda: setattr(self, "clock_step", self.clock_step - act.value)
+
+    def _kill_agent(self, act):
+        self.agents[act.who].kill()
+        return self.agents[act.who].begin
+
+    def _cut_kubelet(self, act):
+        self.machines.cut.add(act.who)
+        return lambda: self.machines.mend(act.who)
+
+    def _evict(self, _):
+        pods = [path for path, body in self.server.store.objects.items() if self._is_chunk(path, body)]
+        if pods:
+            self.call("DELETE", self.random.choice(pods))
+        return lambda: None
+
+    def _is_chunk(self, path, body):
+        """Return whether it is a pod of a job that has not ended: what has, must stay until it is accounted."""
+        ours = path.startswith(f"{PODS}/") and JOB_UID_LABEL in (body["metadata"].get("labels") or {})
+        return ours and body["status"]["phase"] not in ENDED
+
+    def _node_down(self, act):
+        self.machines.node_is(act.who, "Unknown")
+        self.machines.cut.add(act.who)
+
+        def back():
+            self.machines.node_is(act.who, "True")
+            self.machines.mend(act.who)
+
+        return back
+
+    def _foreign_pod(self, act):
+        name = f"foreign-{self.loop.now:.0f}"
+        spec = {
+            "nodeSelector": {"pool": POOL},
+            "containers": [{"name": "main", "image": "forever", "resources": {"requests": {"cpu": "700m"}}}],
+        }
+        self.call("POST", PODS, {"metadata": {"name": name, "namespace": SPACE}, "spec": spec})
+        return lambda: self.call("DELETE", f"{PODS}/{name}")
+
+    def _quota(self, _):
+        self.refuses_pods = True
+        return lambda: setattr(self, "refuses_pods", False)
+
+    # the end
+
+    async def _settle(self):
+        until = self.loop.now + SETTLE
+        while any(not job.over for job in self.scribe.jobs.values()) and self.loop.now < until:
+            await asyncio.sleep(1.0)
+        # a job that was refused for its pool says something else once its deadline has passed
+        deadlines = [act.at + max(self.wishes[act.who].deadlines, default=0) for act in self.plan.acts if act.who in self.wishes]
+        await asyncio.sleep(max(SLOWEST, max(deadlines, default=0) + 5 - self.loop.now))
+        quiet = self.loop.now
+        await asyncio.sleep(REST)
+        return [line for line in self.lines if line[0] > quiet and _counts(line)]
+
+
+def _counts(line):
+    """Return whether a line of the story is a write that a cluster at rest does not see."""
+    return len(line) > 4 and "/leases/" not in line[3]
+
+
+def play(plan):
+    """Play a plan in this process. What is left of it must not be dropped: leave by ``os._exit``."""
+    random.seed(f"global {plan.seed}")
+    gc.disable()
+    world = World(plan)
+    writes = world.loop.run_until_complete(world.play())
+    return world, writes

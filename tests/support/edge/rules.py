@@ -1,0 +1,37 @@
+"""What must hold over the history of a play."""
+
+from chaos_lib import ledger
+
+from edge.play import SYSTEM
+
+
+def broken(world, writes):
+    """Return what is wrong, as sentences."""
+    scribe = world.scribe
+    jobs, pods = list(scribe.jobs.values()), [pod for pod in scribe.pods.values() if pod.job]
+    events = _events(world)
+    wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
+    wrong += ledger.untold(world.wishes, jobs, events)
+    for one in ledger.missed(world.wishes, jobs, world.struck, events):
+        if not (one.told and one.faults):
+            told, faults = ", ".join(one.told) or "nothing", ", ".join(one.faults) or "none"
+            wrong.append(f"{one.job}: promise not kept, {one.late:.0f} s late; told: {told}; faults: {faults}")
+    wrong += [f"{name} ended at {at:.1f}: {error!r}" for at, name, error in world.errors if not _may(error)]
+    wrong += [f"not at rest: {line[1]} {line[2]} {line[3]} at {line[0]:.1f}" for line in writes[:3]]
+    return wrong
+
+
+def _may(error):
+    """Return whether a replica may end so: fenced by a newer leader, or its clock was set back."""
+    return False
+
+
+def _events(world):
+    found = {}
+    for path, body in world.server.store.objects.items():
+        if "/events.k8s.io/" in path:
+            found.setdefault(body["regarding"].get("uid", ""), set()).add(body.get("reason", ""))
+    return found
+
+
+__all__ = ["SYSTEM", "broken"]

@@ -1,0 +1,35 @@
+"""Puts virtual time, and randomness by seed, where programs look for them. Import it before the product.
+
+``time.monotonic``, ``time.time``, ``uuid.uuid4``, ``secrets.token_hex`` and the functions of ``random`` are the only
+sources that the product has. While no virtual loop runs, the clocks are the real ones.
+"""
+
+import random
+import secrets
+import time
+import uuid
+
+from edge.loop import virtual_loop
+
+BEGIN = 1_893_456_000.0
+"""Where virtual time begins: 2030."""
+_monotonic, _time = time.monotonic, time.time
+
+
+def monotonic():
+    """Return the monotonic clock of the process that runs."""
+    loop = virtual_loop()
+    return _monotonic() if loop is None else loop.time()
+
+
+def wall():
+    """Return the wall clock of the process that runs."""
+    loop = virtual_loop()
+    return _time() if loop is None else BEGIN + loop.now + loop.current.process.wall
+
+
+def install():
+    """Replace the sources of time and randomness in this interpreter."""
+    time.monotonic, time.time = monotonic, wall
+    secrets.token_hex = lambda count=32: f"{random.getrandbits(8 * count):0{2 * count}x}"
+    uuid.uuid4 = lambda: uuid.UUID(int=random.getrandbits(128), version=4)
