@@ -1,12 +1,12 @@
-"""The edge in one process, on virtual time: whole replicas, an API server, kubelets and agents, and every fault by seed.
+"""The edge in one process, on virtual time: replicas, an API server, kubelets and agents, and every fault by seed.
 
-    loop        one asyncio loop: virtual time, an order by seed, processes that freeze, slow down and die
-    virtual     puts the loop's time and the seed's randomness where programs look for them
-    store       objects, versions and watches, as the API server keeps them
-    apiserver   the API server's answers to requests, as bytes
-    link        what a client reaches it by: latency, cuts, lost answers
-    machines    kubelets, scheduler and garbage collector
-    replica     the operator on all of this
-    play        one seed: the scene, users, faults and the story
-    rules       what must hold
+loop        one asyncio loop: virtual time, an order by seed, processes that freeze, slow down and die
+virtual     puts the loop's time and the seed's randomness where programs look for them
+store       objects, versions and watches, as the API server keeps them
+apiserver   the API server's answers to requests, as bytes
+link        what a client reaches it by: latency, cuts, lost answers
+machines    kubelets, scheduler and garbage collector
+replica     the operator on all of this
+play        one seed: the scene, users, faults and the story
+rules       what must hold
 """

@@ -44,7 +44,9 @@ class Agent:
                 sequence=sequence,
                 started=loop.time() - born,
                 epoch=epoch,
-                host=wire.NodeReport(hosts=wire.Hosts(cores=float(self.world.plan.nodes[self.node])), guest_priority="weight"),
+                host=wire.NodeReport(
+                    hosts=wire.Hosts(cores=float(self.world.plan.nodes[self.node])), guest_priority="weight"
+                ),
                 pods=self._pods(),
             )
             replica = replica or self.world.service()
@@ -75,5 +77,7 @@ class Agent:
             done, end = life.work(now, offered=offered(body))
             if end != before:
                 self.world.machines.kick()
-            pods.append(wire.PodReport(uid=body["metadata"]["uid"], done=done, end=end, cpu_seconds=max(0.0, now - life.began)))
+            pods.append(
+                wire.PodReport(uid=body["metadata"]["uid"], done=done, end=end, cpu_seconds=max(0.0, now - life.began))
+            )
         return pods

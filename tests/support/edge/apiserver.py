@@ -8,6 +8,7 @@ import base64
 import email.utils
 import itertools
 import re
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 import jsonpatch
@@ -15,7 +16,8 @@ import jsonpointer
 import orjson
 
 from edge.kinds import BY_RESOURCE, Invalid, shaped, validate
-from edge.store import Compacted, Store
+from edge.store import Store
+from punctual.kube.format.duration import format_time
 
 PATH = re.compile(
     r"/(?:api|apis)/(?P<version>v1|[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
@@ -87,6 +89,20 @@ class Watching:
         self.initial, self.bookmarks, self.light = initial, bookmarks, light
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for one object."""
+
+    method: str
+    params: dict
+    content_type: str | None
+    body: object
+    sub: str | None
+
+
+NOT_ALLOWED = Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
 class ApiServer:
     """``answer(method, path, params, headers, data)`` returns an Answer or a Watching. ``now()``: its wall clock."""
 
@@ -98,7 +114,6 @@ class ApiServer:
         self.reviews = {}
         """What a TokenReview says, by token."""
         self._uids = itertools.count(1)
-        self._tokens = {}
 
     def answer(self, method, path, params, headers, data):
         """Answer one request. Refusals are answers, too."""
@@ -121,37 +136,43 @@ class ApiServer:
             raise Refused(404, "NotFound", "the server could not find the requested resource")
         light = "PartialObjectMetadata" in headers.get("Accept", "")
         if not name:
-            if method == "GET":
-                return self._watch(kind, namespace, params, light) if "watch" in params else self._list(
-                    kind, namespace, params, light
-                )
-            if method == "POST":
-                return self._shown(201, self._create(kind, namespace, orjson.loads(data), params), light)
-            raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        at = f"{path.removesuffix('/' + sub)}" if sub else path
+            return self._collection(kind, namespace, method, params, data, light=light)
+        at = path.removesuffix(f"/{sub}") if sub else path
+        request = Request(method, params, headers.get("Content-Type"), orjson.loads(data) if data else {}, sub)
+        return self._object(kind, at, namespace, request, light=light)
+
+    def _collection(self, kind, namespace, method, params, data, *, light):
+        if method == "POST":
+            return self._shown(201, self._create(kind, namespace, orjson.loads(data), params), light)
+        if method != "GET":
+            raise NOT_ALLOWED
+        return (self._watch if "watch" in params else self._list)(kind, namespace, params, light)
+
+    def _object(self, kind, at, namespace, request, *, light):
         there = self.store.objects.get(at)
-        if method == "PATCH" and headers.get("Content-Type") == APPLY and there is None and not sub:
-            body = orjson.loads(data)
-            return self._shown(201, self._create(kind, namespace, body, params), light)
-        if kind.model and data and method in {"POST", "PUT"}:
-            self._check_fields(kind, orjson.loads(data), params)
+        if kind.model and request.method == "PUT":
+            self._check_fields(kind, request.body, request.params)
         if there is None:
-            wanted = orjson.loads(data)["metadata"].get("uid") if method == "PUT" and kind.kind == "Lease" else None
-            if wanted:  # a Lease may be created by a PUT, but not one with a uid
-                raise other_uid(wanted, "")
-            raise not_found(kind, name)
-        match method:
+            return self._missing(kind, at, namespace, request, light=light)
+        match request.method:
             case "GET":
                 return self._shown(200, there, light)
             case "PUT":
-                return self._shown(200, self._replace(kind, at, there, orjson.loads(data), sub, params), light)
+                return self._shown(200, self._replace(kind, at, there, request), light)
             case "PATCH":
-                kept = headers.get("Content-Type")
-                return self._shown(200, self._patch(kind, at, there, orjson.loads(data), sub, kept, params), light)
+                return self._shown(200, self._patch(kind, at, there, request), light)
             case "DELETE":
-                left = self._delete(kind, at, there, orjson.loads(data or b"{}"))
+                left = self._delete(kind, at, there, request.body)
                 return self._shown(200, left, light) if at in self.store.objects else Answer(200, _deleted(kind, left))
-        raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        raise NOT_ALLOWED
+
+    def _missing(self, kind, at, namespace, request, *, light):
+        """Answer a request about an object that is not there. Some requests create it."""
+        if request.content_type == APPLY and not request.sub:
+            return self._shown(201, self._create(kind, namespace, request.body, request.params), light)
+        if request.method == "PUT" and kind.kind == "Lease" and (wanted := request.body["metadata"].get("uid")):
+            raise other_uid(wanted, "")  # a Lease may be created by a PUT, but not one with a uid
+        raise not_found(kind, at.rpartition("/")[2])
 
     def _shown(self, code, body, light):
         return Answer(code, partial(body) if light else body)
@@ -263,17 +284,19 @@ class ApiServer:
             said = f'{kind.plural} "{name}" is forbidden: unable to create new content in namespace {namespace} because it is being terminated'  # noqa: E501  the server's sentence
             raise Refused(403, "Forbidden", said, causes=[{"reason": "NamespaceTerminating", "message": said}])
 
-    def _replace(self, kind, at, there, body, sub, params):
+    def _replace(self, kind, at, there, request):
+        body = request.body
         meta, old = body.get("metadata") or {}, there["metadata"]
         if meta.get("uid") not in {None, "", old["uid"]}:
             raise other_uid(meta["uid"], old["uid"])
         if meta.get("resourceVersion") not in {None, "", old["resourceVersion"]}:
             raise conflict(kind, old["name"])
-        return self._change(kind, at, there, body, sub, params)
+        return self._change(kind, at, there, body, request)
 
-    def _patch(self, kind, at, there, patch, sub, content_type, params):  # noqa: PLR0913, PLR0917
+    def _patch(self, kind, at, there, request):
+        patch = request.body
         name = there["metadata"]["name"]
-        if content_type == JSON_PATCH:
+        if request.content_type == JSON_PATCH:
             # the API server takes what is not there for null
             steps = [step for step in patch if not (_tests_null(step) and _absent(there, step["path"]))]
             try:
@@ -288,12 +311,12 @@ class ApiServer:
             raise invalid(kind, name, [("metadata.uid", "field is immutable")])
         if meta.get("resourceVersion") != old["resourceVersion"]:
             raise conflict(kind, name)
-        return self._change(kind, at, there, body, sub, params)
+        return self._change(kind, at, there, body, request)
 
-    def _change(self, kind, at, there, body, sub, params):
+    def _change(self, kind, at, there, body, request):
         """Store a new state of an object: its status alone, or all but its status."""
         old = there["metadata"]
-        if sub == "status":
+        if request.sub == "status":
             made = {**there, "status": body["status"]} if "status" in body else _without(there, "status")
         else:
             fixed = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -304,7 +327,7 @@ class ApiServer:
                 made["metadata"]["namespace"] = old["namespace"]
             if kind.has_status:
                 made = {**made, "status": there["status"]} if "status" in there else _without(made, "status")
-        return self._store(kind, at, made, there, params)
+        return self._store(kind, at, made, there, request.params)
 
     def _store(self, kind, at, body, before, params):
         """Admit, check and store a body; return it as it is stored."""
@@ -312,14 +335,7 @@ class ApiServer:
         name = body["metadata"]["name"]
         if kind.model:
             body = self._check_fields(kind, body, params)
-        body = orjson.loads(orjson.dumps(body))
-        for admit in self.admit:
-            body = admit(kind, body, before, dry)
-        if kind.model:
-            try:
-                validate(kind, body, before)
-            except Invalid as error:
-                raise invalid(kind, name, error.causes) from None
+        body = self._admitted(kind, body, before, dry=dry)
         meta = body["metadata"]
         if before is None and at in self.store.objects:
             raise Refused(409, "AlreadyExists", f'{kind.plural} "{name}" already exists', name=name, kind=kind.plural)
@@ -333,9 +349,25 @@ class ApiServer:
             if "deletionTimestamp" in meta and not meta.get("finalizers") and kind.kind != "Pod":
                 return self._remove(kind, at, body)
         if dry:
-            return body if before is None else {**body, "metadata": {**meta, "resourceVersion": before["metadata"]["resourceVersion"]}}
+            return (
+                body
+                if before is None
+                else {**body, "metadata": {**meta, "resourceVersion": before["metadata"]["resourceVersion"]}}
+            )
         meta["resourceVersion"] = str(self.store.next())
         self.store.put(kind.resource, at, body)
+        return body
+
+    def _admitted(self, kind, body, before, *, dry):
+        """Let admission change or refuse a body, and check the rules of its kind."""
+        body = orjson.loads(orjson.dumps(body))
+        for admit in self.admit:
+            body = admit(kind, body, before, dry)
+        if kind.model:
+            try:
+                validate(kind, body, before)
+            except Invalid as error:
+                raise invalid(kind, body["metadata"]["name"], error.causes) from None
         return body
 
     @staticmethod
@@ -353,20 +385,7 @@ class ApiServer:
         if wanted.get("uid") not in {None, meta["uid"]}:
             raise other_uid(wanted["uid"], meta["uid"])
         if kind.kind == "Pod":
-            grace = options.get("gracePeriodSeconds")
-            if grace is None:
-                grace = there["spec"].get("terminationGracePeriodSeconds", GRACE)
-            if not there["spec"].get("nodeName") or there.get("status", {}).get("phase") in ENDED:
-                grace = 0
-            if grace > 0 and meta.get("deletionGracePeriodSeconds", grace + 1) <= grace:
-                return there  # it ends as soon already
-            there = self._mark(
-                kind, at, there, {"deletionTimestamp": self._time(grace), "deletionGracePeriodSeconds": grace}
-            )
-            if grace > 0 or meta.get("finalizers"):
-                return there
-            self._remove(kind, at, there)
-            return there
+            return self._delete_pod(kind, at, there, options.get("gracePeriodSeconds"))
         if kind.kind == "Namespace" and "deletionTimestamp" not in meta:
             status = {**there.get("status", {}), "phase": "Terminating"}
             return self._mark(kind, at, {**there, "status": status}, {"deletionTimestamp": self._time()})
@@ -375,6 +394,21 @@ class ApiServer:
                 return there
             return self._mark(kind, at, there, {"deletionTimestamp": self._time(), "deletionGracePeriodSeconds": 0})
         return self._remove(kind, at, there)
+
+    def _delete_pod(self, kind, at, there, grace):
+        """Delete a pod: at once if no kubelet has it, else when its kubelet has ended it."""
+        meta = there["metadata"]
+        if grace is None:
+            grace = there["spec"].get("terminationGracePeriodSeconds", GRACE)
+        if not there["spec"].get("nodeName") or there["status"]["phase"] in ENDED:
+            grace = 0
+        if grace > 0 and meta.get("deletionGracePeriodSeconds", grace + 1) <= grace:
+            return there  # it ends as soon already
+        deleted = {"deletionTimestamp": self._time(grace), "deletionGracePeriodSeconds": grace}
+        there = self._mark(kind, at, there, deleted)
+        if grace == 0 and not meta.get("finalizers"):
+            self._remove(kind, at, there)
+        return there
 
     def _mark(self, kind, at, there, deleted):
         meta = {**there["metadata"], **deleted, "resourceVersion": str(self.store.next())}
@@ -421,8 +455,6 @@ def partial(body):
 
 def written(at):
     """Return a time as the API server writes it."""
-    from punctual.kube.format.duration import format_time
-
     return format_time(int(at))
 
 
@@ -457,7 +489,9 @@ def _without(body, name):
 
 def _below(kind, namespace):
     group = f"/{'apis' if '/' in kind.version else 'api'}/{kind.version}"
-    return f"{group}/namespaces/{namespace}/{kind.plural}" if namespace and kind.namespaced else f"{group}/{kind.plural}"
+    return (
+        f"{group}/namespaces/{namespace}/{kind.plural}" if namespace and kind.namespaced else f"{group}/{kind.plural}"
+    )
 
 
 def _is_in(path, kind, prefix):

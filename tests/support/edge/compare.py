@@ -139,7 +139,9 @@ class Side:
         if not version:
             return ""
         number = int(version)
-        rank = "new" if all(number > old for old in self.versions) else "known" if number in self.versions else "between"
+        rank = (
+            "new" if all(number > old for old in self.versions) else "known" if number in self.versions else "between"
+        )
         self.versions.add(number)
         return rank
 
@@ -155,7 +157,7 @@ def draw(seed):
     return steps
 
 
-def _step(rng, kind, name):  # noqa: PLR0915, C901  a table
+def _step(rng, kind, name):  # noqa: C901, PLR0915  a table
     resource = KINDS[kind]
 
     def named(side):
@@ -179,7 +181,7 @@ def _step(rng, kind, name):  # noqa: PLR0915, C901  a table
     options = {"dry_run": draw.random() < 0.15, "strict": draw.random() < 0.2}
     state = draw.getstate()
 
-    async def do(side):
+    async def do(side):  # noqa: C901, PLR0911, PLR0912  a table
         draw.setstate(state)
         client = side.client
         uid = "another" if other else known(side, "uid", "none")
@@ -240,7 +242,9 @@ def _step(rng, kind, name):  # noqa: PLR0915, C901  a table
             case "list":
                 selector = draw.choice(("", "tier=a", "tier!=a", "tier"))
                 listed = await client.list(collection(side), label_selector=selector, page=draw.choice((1, 2, 500)))
-                items = [one for one in listed.items if kind != "Pool" or one["metadata"]["name"].endswith(side.namespace)]
+                items = [
+                    one for one in listed.items if kind != "Pool" or one["metadata"]["name"].endswith(side.namespace)
+                ]
                 return {"items": sorted(items, key=lambda one: one["metadata"]["name"])}
             case "apply" if kind == "ConfigMap":
                 body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "data": {"b": str(number)}}

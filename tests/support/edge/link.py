@@ -43,7 +43,7 @@ class Network:
         """Return whether anything comes through."""
         return (begin, end) not in self.cut
 
-    def note(self, process, method, path, params, data, code):
+    def note(self, process, method, path, params, data, code):  # noqa: PLR0917
         """Put a request into the digest."""
         self.requests += 1
         line = f"{self.loop.now:.6f} {process} {method} {path} {sorted((params or {}).items())} {code}"
@@ -51,7 +51,7 @@ class Network:
         if method != "GET" and code < 300 and "dryRun" not in (params or {}):
             self.writes += 1
 
-    def request(self, process, method, path, params, headers, data):
+    def request(self, process, method, path, params, headers, data):  # noqa: PLR0917
         """Send a request; return the future of its response. It may never come."""
         future = self.loop.create_future()
         if not self.passes(process.name, "server"):
@@ -59,7 +59,7 @@ class Network:
         self.later(self.way(), self._arrive, future, process, method, path, dict(params or {}), headers, data)
         return future
 
-    def _arrive(self, future, process, method, path, params, headers, data):  # noqa: PLR0913, PLR0917
+    def _arrive(self, future, process, method, path, params, headers, data):  # noqa: PLR0917
         if self.refusing and self.random.random() < self.refusing:
             status = {"kind": "Status", "message": "too many requests", "reason": "TooManyRequests", "code": 429}
             answer = Answer(429, status, {"Retry-After": "1"})

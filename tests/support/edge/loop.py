@@ -94,11 +94,11 @@ class Future(asyncio.Future):
         return self.number
 
 
-class Stuck(Exception):
+class Stuck(Exception):  # noqa: N818  the end of a play
     """Nothing will ever happen again, but what was waited for has not happened."""
 
 
-class Endless(Exception):
+class Endless(Exception):  # noqa: N818  the end of a play
     """Callbacks follow on callbacks, and no time passes."""
 
 
@@ -213,7 +213,7 @@ class Loop(asyncio.AbstractEventLoop):
         future = self.create_future()
         try:
             future.set_result(function(*args))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  it is the caller's
             future.set_exception(error)
         return future
 
@@ -237,8 +237,8 @@ class Loop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         try:
             task = self.create_task(main)
-            while not task.done():
-                self._step()
+            while self._turn() and not task.done():
+                self._advance()
             return task.result()
         finally:
             self._running = False
@@ -253,8 +253,8 @@ class Loop(asyncio.AbstractEventLoop):
         thread.ready.append(handle)
         return handle
 
-    def _step(self):
-        """Run the callbacks of this moment, one after the other, then go to the next moment."""
+    def _turn(self):
+        """Run the callbacks of this moment, one after the other. Returns True."""
         count, threads, draw = 0, self._threads, self.random.random
         while able := threads if not self.troubled else self._able():
             thread = able[0] if len(able) == 1 else able[int(draw() * len(able))]
@@ -270,7 +270,7 @@ class Loop(asyncio.AbstractEventLoop):
                 thread.busy = self.now + thread.process.slow
             handle.context.run(handle.callback, *handle.args)
         self.steps += count
-        self._advance()
+        return True
 
     def _able(self):
         """Return the threads that may run now."""
@@ -280,6 +280,7 @@ class Loop(asyncio.AbstractEventLoop):
         return [t for t in self._threads if not t.process.frozen and t.busy <= self.now]
 
     def _advance(self):
+        """Go to the next moment."""
         moments = [t.busy for t in self._threads if not t.process.frozen and t.busy > self.now]
         timers = self._timers
         while timers and timers[0][2].callback is None:

@@ -54,33 +54,32 @@ class Machines:
     # what the API server stores
 
     def _hear(self, resource, event):
-        if event.change == "DELETED" and resource != POD.resource:
-            uid = event.body["metadata"]["uid"]
-            self._loop.in_world(self._random.uniform(*COLLECT), self._collect, uid)
-        if resource == NAMESPACE.resource and "deletionTimestamp" in event.body["metadata"]:
-            self._loop.in_world(self._random.uniform(*COLLECT), self._empty, event.body["metadata"]["name"])
-        if resource != POD.resource:
+        if resource == POD.resource:
+            self._hear_pod(event)
             return
-        uid = event.body["metadata"]["uid"]
         if event.change == "DELETED":
-            key, _ = self._places.pop(uid, ("", ""))
-            if key in self.cluster.pods:
-                self.cluster.delete(key)
-                self._kicked.set()
-            return
+            self._loop.in_world(self._random.uniform(*COLLECT), self._collect, event.body["metadata"]["uid"])
+        elif resource == NAMESPACE.resource and "deletionTimestamp" in event.body["metadata"]:
+            self._loop.in_world(self._random.uniform(*COLLECT), self._empty, event.body["metadata"]["name"])
+
+    def _hear_pod(self, event):
+        body, before, uid = event.body, event.before, event.body["metadata"]["uid"]
         if event.change == "ADDED":
             self._add(uid, event)
             return
-        body, before, (key, _) = event.body, event.before, self._places.get(uid, ("", ""))
+        gone = event.change == "DELETED"
+        key, _ = self._places.pop(uid, ("", "")) if gone else self._places.get(uid, ("", ""))
         if key not in self.cluster.pods:
             return
-        if "deletionTimestamp" in body["metadata"] and "deletionTimestamp" not in before["metadata"]:
+        ends = "deletionTimestamp" in body["metadata"] and "deletionTimestamp" not in before["metadata"]
+        limited = body["spec"].get("activeDeadlineSeconds") != before["spec"].get("activeDeadlineSeconds")
+        if gone or ends:
             self.cluster.delete(key)
-            self._kicked.set()
-        elif body["spec"].get("activeDeadlineSeconds") != before["spec"].get("activeDeadlineSeconds"):
-            if key in self.cluster.lives:
-                self.cluster.stop(key)
-                self._kicked.set()
+        elif limited and key in self.cluster.lives:
+            self.cluster.stop(key)
+        else:
+            return
+        self._kicked.set()
 
     def _add(self, uid, event):
         if event.body["spec"].get("nodeName"):
@@ -174,5 +173,3 @@ def offered(body):
 
 def _ready(status):
     return [{"type": "Ready", "status": status}]
-
-

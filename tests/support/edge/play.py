@@ -10,7 +10,6 @@ from chaos_lib.scribe import Scribe
 
 from edge.agents import Agent
 from edge.apiserver import ENDED, ApiServer, Refused
-from edge.kinds import BY_RESOURCE
 from edge.link import Network
 from edge.loop import Loop, Process
 from edge.machines import Machines
@@ -309,10 +308,12 @@ class World:
 
     async def _settle(self):
         until = self.loop.now + SETTLE
-        while any(not job.over for job in self.scribe.jobs.values()) and self.loop.now < until:
+        while any(not job.over for job in self.scribe.jobs.values()) and self.loop.now < until:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
         # a job that was refused for its pool says something else once its deadline has passed
-        deadlines = [act.at + max(self.wishes[act.who].deadlines, default=0) for act in self.plan.acts if act.who in self.wishes]
+        deadlines = [
+            act.at + max(self.wishes[act.who].deadlines, default=0) for act in self.plan.acts if act.who in self.wishes
+        ]
         await asyncio.sleep(max(SLOWEST, max(deadlines, default=0) + 5 - self.loop.now))
         quiet = self.loop.now
         await asyncio.sleep(REST)

@@ -15,7 +15,7 @@ from edge.watches import SimWatches
 from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.election.claim import Claim
-from punctual.kube.election.elector import Elector, Timing
+from punctual.kube.election.elector import Elector
 from punctual.kube.main import Config, Makers, Operator
 
 SYSTEM = "punctual-system"
@@ -44,7 +44,7 @@ def client_of(network, process):
 class ElectorTask:
     """The product's elector as a task in a thread of its own. It has the interface of `ElectorThread`."""
 
-    def __init__(self, loop, client, *, on_started, on_stopped, installation, clock=None, timing=Timing(), **more):
+    def __init__(self, loop, client, *, on_started, on_stopped, installation, clock=None, **more):
         self._loop = loop
         self._home = loop.context()
         self.ended = loop.create_future()
@@ -55,7 +55,6 @@ class ElectorTask:
             on_started=lambda epoch: self._post(on_started, epoch),
             on_stopped=lambda: self._post(on_stopped),
             claim=Claim(self._client, installation),
-            timing=timing,
             **more,
         )
 
@@ -78,7 +77,7 @@ class ElectorTask:
             async with self._client:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._elector.run()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  it is raised from ``ended``
             self._post(self.ended.set_exception, error)
         else:
             self._post(self.ended.set_result, None)
@@ -148,7 +147,7 @@ class Replica:
         self._stop = asyncio.Event()
         try:
             await Operator(self._config(), make=self._makers()).run(self._stop)
-        except Exception as error:  # the end of the process, as in `main`
+        except Exception as error:  # noqa: BLE001  the end of the process, as in `main`
             self.over = True
             self.world.ended(self, error)
         else:

@@ -7,8 +7,6 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 
-from edge.plan import draw
-
 
 @dataclass
 class Result:
@@ -56,7 +54,7 @@ def _fork(plan, *, story):
     os.close(reader)
     try:
         result = _played(plan, story=story)
-    except BaseException:
+    except BaseException:  # noqa: BLE001  it is told as what is wrong
         result = Result(plan.seed, [f"the play broke off: {traceback.format_exc()}"])
     with os.fdopen(writer, "wb") as file:
         pickle.dump(result, file)
@@ -87,6 +85,3 @@ def shrunk(plan, say):
                 at += size
         size //= 2
     return plan
-
-
-__all__ = ["Result", "draw", "one", "results", "shrunk"]

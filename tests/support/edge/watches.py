@@ -40,7 +40,8 @@ class SimWatches:
                 self._renewed.clear()
                 self._newest.clear()
                 self._tasks = {
-                    kind.NAMES.plural: self._loop.create_task(self._follow(kind), context=self._thread) for kind in KINDS
+                    kind.NAMES.plural: self._loop.create_task(self._follow(kind), context=self._thread)
+                    for kind in KINDS
                 }
                 try:
                     await self._renewed.wait()
