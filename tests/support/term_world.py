@@ -40,6 +40,7 @@ class Server:
         self.clock = ServerClock()
         self.objects = {}
         self.written = []  # (path, status)
+        self.conflicts = []  # paths of statuses that were to be written over another version than the stored one
         self.stamped = []  # paths of what was patched
         self.events = []
         self.notes = {}  # the newest by object
@@ -83,6 +84,10 @@ class Server:
     def _fence(self, there, body):
         if body["status"].get("epoch", HIGHEST) < there.get("status", {}).get("epoch", 0):
             raise errors.Fenced("epoch must not fall")
+
+    def _stored(self, there):
+        there["metadata"]["resourceVersion"] += "+"  # another one
+        return copy.deepcopy(there)
 
     async def pages(self, path, *, field_selector="", **_):
         await asyncio.sleep(0)
@@ -130,7 +135,7 @@ class Server:
         self._fence(there, patch)
         self.stamped.append(path)
         there["status"] = {**there.get("status", {}), **patch["status"]}
-        return copy.deepcopy(there)
+        return self._stored(there)
 
     async def patch_json(self, path, *_, **__):
         await asyncio.sleep(0)
@@ -143,9 +148,12 @@ class Server:
         await asyncio.sleep(0)
         there = self._there(path, "put")
         self._fence(there, body)
+        if body["metadata"].get("resourceVersion", "") not in {"", there["metadata"]["resourceVersion"]}:
+            self.conflicts.append(path)
+            raise errors.Conflict("the object has been modified")
         self.written.append((path, body["status"]))
         there["status"] = body["status"]
-        return copy.deepcopy(there)
+        return self._stored(there)
 
     async def apply(self, path, *_, **__):
         await asyncio.sleep(0)

@@ -75,7 +75,7 @@ class KnownJob:
     spec: bytes
     """As the user wrote it, JSON; nothing where it has a flaw."""
     version: str
-    """Its resource version when it was first seen."""
+    """Its resource version when it was first seen or, later, stamped: its first status is written over this one."""
     flaw: str = ""
     """What is so wrong with it that its spec cannot even be kept."""
     epoch: int = 0

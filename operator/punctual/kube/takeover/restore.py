@@ -132,6 +132,7 @@ class Restore:
         self._directory.observe_job(body)
         self._statuses.read.add(uid)
         self._statuses.aside.pop(uid, None)
+        self._directory.jobs[uid].version = body["metadata"]["resourceVersion"]  # a watch may have told an older one
         if uid not in self._statuses.left_alone:
             self._job_record(uid, body)
 

@@ -56,8 +56,9 @@ def state(found):  # noqa: PLR0911  one arm for each kind
             return {repr(state(one)) for one in found}
         case tuple() | list():
             return [state(one) for one in found]
-        case BaseModel():  # that of a generation: finalizers may have changed since
-            return found.model_dump(exclude={"finalizers": True, "metadata": {"finalizers"}})
+        case BaseModel():  # that of a generation: finalizers and the status may have changed since
+            moved = {"finalizers": True, "resource_version": True}
+            return found.model_dump(exclude={**moved, "metadata": moved})
     if not type(found).__module__.startswith("punctual"):
         return None
     slots = [name for cls in type(found).__mro__ for name in getattr(cls, "__slots__", ())]

@@ -106,6 +106,17 @@ async def test_a_promised_job_that_the_list_lacks_is_taken_over_when_a_watch_tel
     assert world.server.events.count(("late", "Feasible")) == 1
 
 
+async def test_the_first_status_of_a_job_that_is_read_late_is_written_over_its_stamp(world):
+    new = world.replica()
+    new.lead(1)
+    first, late = world.job("first"), world.job("late")
+    new.observe("ADDED", first)
+    await world.until(lambda: world.admitted(first))
+    new.observe("ADDED", late)
+    await world.until(lambda: world.admitted(late))
+    assert (world.path(late) in world.server.stamped, world.server.conflicts) == (True, [])
+
+
 async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
     job = world.job("going")
     await world.promised(job)
