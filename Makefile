@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench experiments papers mutants nightly nightly-experiments docs clean
+.PHONY: help venv lint test test-quick test-api test-cluster demo chaos edge bench experiments papers mutants nightly nightly-experiments docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ demo: $(READY) ## a cluster, Punctual on it, jobs with deadlines (DEMO="--promet
 chaos: $(READY) ## ten minutes in which everything goes wrong at random on kind, then the ledger (CHAOS="--minutes 60 --seed 7")
 	hack/chaos $(CHAOS)
 
+edge: $(READY) ## the whole edge on virtual time, with every fault by seed (EDGE="--seeds 1000", EDGE="--replay 7")
+	hack/edge $(EDGE)
+
 bench: $(READY) ## numbers, as JSON, with the machine they come from
 	hack/bench
 
@@ -50,7 +53,9 @@ experiments: $(READY) ## real programs under control on kind: steps, responses, 
 papers: $(READY) ## the papers' figures again, reduced: points, pictures, words (PAPERS="--full 4.6" takes hours)
 	hack/papers $(PAPERS)
 
-nightly: $(READY) ## the properties with many more examples, two chapters in full; crowds, and a kill at every write, on a real API server
+nightly: $(READY) ## 10,000 seeds of the edge, the properties with many more examples, two chapters in full; crowds, and a kill at every write, on a real API server
+	hack/edge --seeds 10000
+	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_edge_model.py --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
 	HYPOTHESIS_PROFILE=nightly PUNCTUAL_WORLDS=100000 $(VENV)/bin/pytest -q tests/property/test_misfits.py --timeout 36000
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py tests/papers/test_chapter7_miss_ratio.py --timeout 3600

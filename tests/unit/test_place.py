@@ -32,7 +32,7 @@ def test_a_place_that_is_none_is_said_before_any_test_begins(chosen, says, tmp_p
     ran = subprocess.run([command], env=clean | chosen, capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert says in ran.stderr
-    assert "1/4" not in ran.stderr
+    assert "1/5" not in ran.stderr
     monkeypatch.delenv("PUNCTUAL_IMAGE", raising=False)
     monkeypatch.setenv("PUNCTUAL_CLUSTER", chosen["PUNCTUAL_CLUSTER"])
     with pytest.raises(PunctualError, match=re.escape(says)):
