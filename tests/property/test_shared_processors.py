@@ -11,12 +11,14 @@ from world import Worker, World, job
 
 from punctual.scheduling.model.ranges import Ranges
 
-requests = st.tuples(
-    st.integers(1, 200),  # units
-    st.sampled_from([0.1, 0.5, 1.0]),  # chi
-    st.integers(10, 200),  # relative deadline
-    st.floats(0, 40),  # gap to the next arrival
-    st.booleans(),  # resumes
+requests = st.builds(
+    # the relative deadline, by the processor seconds of the work: jobs of any size are promised, and refused
+    lambda units, chi, stretch, gap, resumes: (units, chi, 5.0 + stretch * units * chi, gap, resumes),
+    units=st.integers(1, 60),
+    chi=st.sampled_from([0.1, 0.5, 1.0, 3.0, 7.0]),
+    stretch=st.floats(1.0, 5.0),
+    gap=st.floats(0, 40),  # to the next arrival
+    resumes=st.booleans(),
 )
 
 
@@ -33,6 +35,16 @@ ANOMALY = [
     (145, 0.5, 198, 0.0, False),
     (1, 0.1, 10, 0.0, False),
 ]
+# a job that is one unit ahead near its end leaves CPU to another one, and needs it back before its next report
+AHEAD = [
+    (44, 0.1, 23.51, 5.67, False),
+    (47, 0.5, 87.24, 0.0, True),
+    (24, 0.1, 16.64, 0.0, False),
+    (48, 0.5, 42.14, 0.0, True),
+    (57, 7.0, 1761.65, 0.0, True),
+    (1, 3.0, 20.41, 0.0, False),
+    (34, 1.0, 135.49, 0.0, False),
+]
 
 
 def shared(w: World, pods: int) -> None:
@@ -47,6 +59,7 @@ def shared(w: World, pods: int) -> None:
     st.booleans(),
 )
 @example(ANOMALY, 1, 1, 4, False)
+@example(AHEAD, 1, 1, 4, True)
 def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes, pods, steered):
     w = World(startup=2.0, agents=Agents() if steered else None)
     shared(w, pods)
@@ -69,10 +82,14 @@ def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes, p
             )
         )
         w.run(w.now + gap)
-    w.run(w.now + 300)
+    latest = max(wanted.deadline for wanted in w.jobs.values())
+    w.run(w.now + 1)  # each job is decided
+    while w.now < latest and not all(w.done(uid) for uid, record in w.records.items() if record.promise):
+        w.run(w.now + 1)
     for uid in w.jobs:
         record = w.records[uid]
         if record.promise is not None:
+            assert not record.promise.given_up, (uid, record)
             assert record.finished is not None, uid
             assert record.finished <= record.promise.deadline, (uid, record)
             assert record.completed == Ranges.of((0, w.jobs[uid].units))

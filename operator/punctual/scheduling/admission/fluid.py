@@ -11,15 +11,20 @@ short, and goes on when there is room again. Only jobs that resume where they st
 Work is counted in seconds of a whole processor of the fastest nodes, and needs in processors.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from punctual.control.utilization import Remaining, choose
 from punctual.scheduling.model.node_rules import Eligible, HostPort
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.timing import NOTICE
+
+Floats = NDArray[np.float64]
 
 ROUNDING: Final = 1e-6
 """Processors by which a sum of needs may exceed what there is: needs are computed from times again and again."""
@@ -157,6 +162,11 @@ class _Used:
             at = self.ports.index(ports)
             self.ports = self.ports[:at] + self.ports[at + 1 :]
 
+    @property
+    def spare(self) -> float:
+        """Processors that one more pod may need; below zero: there is no room for it."""
+        return self.node.processors + ROUNDING - self.needed if self.pods < self.node.pods else -1.0
+
     def need(self, job: FluidJob, at: float) -> float | None:
         """Return what the job would need here, in processors; None: there is no room, or it would be late."""
         left = job.remaining(at, self.node.speed, waits=True)
@@ -177,40 +187,117 @@ class _End(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Queue:
+    """The jobs that wait, in order of slack. All slacks fall at one rate, so the order stays.
+
+    It finds the jobs for which there is CPU by vectors: to ask each job at the end of each pod takes quadratic time.
+    """
+
+    jobs: Sequence[FluidJob]
+    kind: NDArray[np.intp]
+    """Jobs with the same rules about nodes are of one kind."""
+    allowed: Mapping[float, NDArray[np.bool_]]
+    """Whether a job may run on a node and the node is of this speed, by kind and node."""
+    work: Floats
+    until: Floats
+    """Its due time less its set-up."""
+    latest: Floats
+    """When it must begin on a node of the fastest."""
+    not_before: Floats
+    waits: NDArray[np.bool_]
+    """It has not started yet."""
+    first: int = 0
+    """The most urgent job that waits; the number of jobs: none does."""
+
+    @classmethod
+    def of(cls, jobs: Iterable[FluidJob], nodes: Sequence[FluidNode]) -> "_Queue":
+        """Return the queue of these jobs."""
+        quickest = min((node.speed for node in nodes), default=1.0)
+        line = sorted(jobs, key=lambda job: (job.remaining(0.0, quickest, waits=True).slack, job.uid))
+        kinds: dict[Eligible | None, FluidJob] = {}
+        for job in line:
+            kinds.setdefault(job.eligible, job)
+        numbers = {eligible: number for number, eligible in enumerate(kinds)}
+        return cls(
+            jobs=line,
+            kind=np.array([numbers[job.eligible] for job in line], dtype=np.intp),
+            allowed={
+                speed: np.array([[job.fits(node) and node.speed == speed for node in nodes] for job in kinds.values()])
+                for speed in {node.speed for node in nodes}
+            },
+            work=np.array([job.work for job in line]),
+            until=np.array([job.due - job.setup for job in line]),
+            latest=np.array([job.remaining(0.0, quickest, waits=True).slack for job in line]),
+            not_before=np.array([job.not_before for job in line]),
+            waits=np.full(len(line), fill_value=True),
+        )
+
+    def start(self, which: int) -> None:
+        """Note that a job does not wait any more."""
+        self.waits[which] = False
+        while self.first < len(self.jobs) and not self.waits[self.first]:
+            self.first += 1
+
+    def next(self, begin: int, at: float, spare: Floats) -> int:
+        """Return the first job from ``begin`` on for which there may be room at a time.
+
+        The number of jobs stands for none. ``spare``: processors that one more pod may need, by node.
+        """
+        begin = max(begin, self.first)
+        if begin == len(self.jobs) or not np.any(spare >= 0.0):
+            return len(self.jobs)
+        work, seconds = self.work[begin:], np.maximum(0.0, self.until[begin:] - at)
+        found = np.zeros(len(work), dtype=np.bool_)
+        for speed, allowed in self.allowed.items():
+            most = np.where(allowed, spare, -1.0).max(axis=1)
+            most = np.where(most >= 1.0, 1.0 + ROUNDING, most)  # no job has more than one processor
+            found |= work * speed <= most[self.kind[begin:]] * seconds
+        found &= self.waits[begin:] & (self.not_before[begin:] <= at)
+        return begin + int(np.argmax(found)) if found.any() else len(self.jobs)
+
+
+@dataclass(slots=True)
 class _Lookahead:
     """What is expected from ``at`` on."""
 
     at: float
     nodes: dict[str, _Used]
-    quickest: float
-    """Least factor of the time of a unit."""
+    queue: _Queue
+    ends: list[_End]
     in_turn: bool = False
     """No job starts before a more urgent one."""
-    ends: list[_End] = field(default_factory=list)
     starts: dict[str, Start] = field(default_factory=dict)
 
-    def begin(self, waiting: Iterable[FluidJob]) -> Iterator[FluidJob]:
-        """Start the jobs for which there is room, in order of slack; yield those that go on waiting.
+    def begin(self) -> None:
+        """Start the jobs for which there is room, in order of slack."""
+        which = self._next(0)
+        while which < len(self.queue.jobs):
+            if self._start(self.queue.jobs[which]):
+                self.queue.start(which)
+            elif self.in_turn:
+                return
+            which = self._next(which + 1)
+
+    def _next(self, begin: int) -> int:
+        if self.in_turn:  # all before the first one have started
+            return self.queue.first
+        return self.queue.next(begin, self.at, np.array([here.spare for here in self.nodes.values()]))
+
+    def _start(self, job: FluidJob) -> bool:
+        """Start a job if there is room for it.
 
         Of the nodes with room, the one with the least CPU to spare is taken: so jobs with high needs find room as well.
         """
-        free = [here for here in self.nodes.values() if here.pods < here.node.pods]
-        for job in sorted(waiting, key=lambda job: (self.slack(job), job.uid)) if free else waiting:
-            found = [(here, need) for here in free if (need := here.need(job, self.at)) is not None]
-            if not found or job.not_before > self.at:
-                yield job
-                free = [] if self.in_turn else free
-                continue
-            here, need = min(found, key=lambda it: (it[0].node.processors - it[0].needed - it[1], it[0].node.name))
-            here.needed += need
-            here.pods += 1
-            here.take(job.ports)
-            heappush(self.ends, _End(max(self.at, job.due), here.node.name, need, job.ports))
-            self.starts[job.uid] = Start(here.node.name, self.at)
-
-    def slack(self, job: FluidJob) -> float:
-        """Return the seconds that a waiting job can still wait."""
-        return job.remaining(self.at, self.quickest, waits=True).slack
+        found = [(here, need) for here in self.nodes.values() if (need := here.need(job, self.at)) is not None]
+        if not found or job.not_before > self.at:
+            return False
+        here, need = min(found, key=lambda it: (it[0].node.processors - it[0].needed - it[1], it[0].node.name))
+        here.needed += need
+        here.pods += 1
+        here.take(job.ports)
+        heappush(self.ends, _End(max(self.at, job.due), here.node.name, need, job.ports))
+        self.starts[job.uid] = Start(here.node.name, self.at)
+        return True
 
     def go_on(self) -> None:
         """Let the pods end that end next."""
@@ -226,12 +313,12 @@ class _Lookahead:
 
 def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob], way: Way) -> Arrangement:
     """Return what is expected if no further job makes way."""
-    quickest = min((node.speed for node in nodes), default=1.0)
-    ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes}, quickest, in_turn=way == "in turn")
+    there = {node.name: _Used(node) for node in nodes}
+    ends: list[_End] = []
     waiting: list[FluidJob] = []
     kept = True
     for job in jobs:
-        here = None if job.node is None else ahead.nodes.get(job.node)
+        here = None if job.node is None else there.get(job.node)
         if here is not None:
             here.pods += 1
             here.take(job.ports)
@@ -239,25 +326,28 @@ def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob], 
             left = job.remaining(now, here.node.speed, waits=False)
             kept = kept and left.fraction <= 1.0 + ROUNDING
             here.needed += left.needed
-            ahead.ends.append(_End(max(now, job.due), here.node.name, left.needed, job.ports))
+            ends.append(_End(max(now, job.due), here.node.name, left.needed, job.ports))
             continue
         begins = job.not_before
         if here is not None:
             begins = max(begins, now + NOTICE)
-            ahead.ends.append(_End(now + NOTICE, here.node.name, 0.0, job.ports))
+            ends.append(_End(now + NOTICE, here.node.name, 0.0, job.ports))
         if begins > now:
-            ahead.ends.append(_End(begins))
-        waiting.append(replace(job, not_before=begins))
-    kept = kept and all(here.fits for here in ahead.nodes.values())
-    heapify(ahead.ends)
+            ends.append(_End(begins))
+        waiting.append(job if begins == job.not_before else replace(job, not_before=begins))
+    kept = kept and all(here.fits for here in there.values())
+    heapify(ends)
+    ahead = _Lookahead(now, there, _Queue.of(waiting, nodes), ends, in_turn=way == "in turn")
     if way == "later":
-        if not ahead.ends:
+        if not ends:
             return Arrangement(kept=False, starts={})
         ahead.go_on()
-    while waiting := list(ahead.begin(waiting)):
-        if not ahead.ends or any(ahead.slack(job) < -ROUNDING for job in waiting):
+    ahead.begin()
+    while ahead.queue.first < len(waiting):
+        if not ends or ahead.queue.latest[ahead.queue.first] < ahead.at - ROUNDING:
             return Arrangement(kept=False, starts=ahead.starts)
         ahead.go_on()
+        ahead.begin()
     return Arrangement(kept, ahead.starts)
 
 

@@ -1,8 +1,10 @@
 """What is left of each promised job in a pool where pods share processors.
 
-A job that is ahead of its line counts by what it has reported, so it leaves CPU for others. How a job that is behind
-counts depends on the question. For a new promise, by its report. For promises that are made, as if it were on its line:
-its agent brings it back, and a report that is late or missing is no reason to give a promise up.
+A job that is ahead of its line counts by what it has reported, so it leaves CPU for others. From that report on it has
+a line of its own. So its need stays the same until its next report, and never takes back CPU that others were given.
+How a job that is behind counts depends on the question. For a new promise, by its report. For promises that are made,
+as if it were on its line: its agent brings it back, and a report that is late or missing is no reason to give a promise
+up.
 """
 
 import math
@@ -25,16 +27,23 @@ STEPS: Final = 50
 def units_left(chunk: Chunk, watch: ChunkObservation, setup: float, now: float, *, behind: bool = True) -> float:
     """Return the units that are left of a running chunk.
 
-    Reports count whole units, so a chunk on its line seems to be behind by less than one unit, and then is not.
-    ``behind``: whether a chunk that is further behind counts as that.
+    A chunk that is ahead has a line of its own, from its last report to its planned end. Reports count whole units, so
+    a chunk on its line seems to be behind by less than one unit, and then is not. ``behind``: whether a chunk that is
+    further behind counts as that.
     """
     done = max(watch.done, min(chunk.done, chunk.size))
-    begins = chunk.created + setup
-    planned = chunk.promised_end - begins
-    part = (chunk.promised_end - max(now, begins)) / planned if planned > 0.0 else 0.0
-    on_line = chunk.size * min(1.0, max(0.0, part))
+    on_line = _on_line(chunk, chunk.created + setup, 0, now)
+    if watch.last_step is not None:
+        on_line = min(on_line, _on_line(chunk, *watch.last_step, now))
     least = float(max(0, chunk.size - done - 1)) if behind and watch.looked_at(now) else 0.0
     return min(max(on_line, least), float(chunk.size - done))
+
+
+def _on_line(chunk: Chunk, begins: float, done: int, now: float) -> float:
+    """Return the units that a chunk has left on the line from what it has done at a time to its planned end."""
+    planned = chunk.promised_end - begins
+    part = (chunk.promised_end - max(now, begins)) / planned if planned > 0.0 else 0.0
+    return (chunk.size - done) * min(1.0, max(0.0, part))
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.scheduling.admission.fluid import FluidJob, FluidNode, Start, arrange
+from punctual.scheduling.model.node_rules import Eligible
 from punctual.scheduling.model.timing import NOTICE
 
 ONE = [FluidNode(name="n1", processors=1, pods=4)]
@@ -54,6 +55,20 @@ def fluid(uid: str, work: float, due: float, node: str | None = None, **more) ->
         pytest.param(ONE, [fluid("a", 50, 100, not_before=20)], True, {"a": ("n1", 20)}, id="its pods are refused"),
         pytest.param(ONE, [fluid("a", 50, 100, not_before=60)], False, {}, id="its pods are refused for too long"),
         pytest.param([], [fluid("a", 50, 100)], False, {}, id="no node"),
+        pytest.param(
+            [TWO[0], replace(TWO[1], speed=4.0)],
+            [fluid("a", 90, 100, "n1"), fluid("b", 30, 150), fluid("c", 80, 190)],
+            True,
+            {"b": ("n2", 0), "c": ("n1", 100)},
+            id="too much for the slow node",
+        ),
+        pytest.param(
+            [TWO[0], replace(TWO[1], closed=True)],
+            [fluid("a", 90, 100, "n1"), fluid("b", 40, 150), fluid("c", 80, 190, eligible=Eligible(frozenset({"n2"})))],
+            True,
+            {"b": ("n1", 100), "c": ("n2", 0)},
+            id="one node is for a job that names it",
+        ),
         pytest.param(ONE, [fluid("a", 50, 40, "n1")], False, {}, id="a running job that is late"),
     ],
 )
