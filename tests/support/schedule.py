@@ -77,7 +77,9 @@ def _flaws_of_reservations(trace, document, one_port, *, faults):
         if len(set(d["processors"])) != line["processors"] and not faults:  # they may have taken some
             yield f"{line} has got {d['processors']}"
         sent = line["start"] + (line["end"] - line["start"]) * line.get("io_ratio", 0.0)
-        windows += [{"processor": p, "send_start": line["start"], "end": line["end"]} for p in d["processors"]]
+        for p in d["processors"]:
+            taken = [f["arrival"] for f in faults if p in f["processors"] and f["arrival"] >= line["start"]]
+            windows.append({"processor": p, "send_start": line["start"], "end": min([line["end"], *taken])})
         sending += [{"send_start": line["start"], "send_end": sent}] if sent > line["start"] else []
     # what is executed on a processor, or sent, between two windows of nobody is no concern here
     if windows:
