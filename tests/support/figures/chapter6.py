@@ -3,13 +3,14 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
+from statistics import fmean
 from time import process_time
 
 import contest
 import numpy as np
 
 from figures.draw import COLOURS, REFUSED, USED, curve, legend, sheet, styles
-from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
+from figures.figure import Figure, Found, Key, Numbers, Sim, Size, cell, table
 from punctual.benchmarks import admission
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.pool_spec import Admission
@@ -89,15 +90,22 @@ def _points_618(size: Size) -> dict[Key, Sim]:
 
 
 def _table(found: Found) -> str:
-    """Return what each test refuses and uses."""
+    """Return what each test refuses and uses: medians of the seeds, the least and the highest."""
     tests = list(dict.fromkeys(key.curve for key in found.points))
     last = found.xs("", tests[0])[-1]
 
-    def used(test: str) -> object:
-        return 100 * found.mean("", test, last, "utilization") if test in ADMISSIONS else ""
+    def percent(test: str, x: float, name: str) -> list[float]:
+        return [100 * numbers[name] for numbers in found.points[Key("", test, x)]]
+
+    def mean(test: str) -> list[float]:
+        return [fmean(loads) for loads in zip(*(percent(test, x, "rejected") for x in found.xs("", test)), strict=True)]
 
     head = "%", "refused, mean of the loads", f"refused at load {last:g}", f"used at load {last:g}"
-    return table(head, [[t, found.level("", t), 100 * found.mean("", t, last), used(t)] for t in tests])
+    rows = []
+    for test in tests:
+        used = cell(percent(test, last, "utilization")) if test in ADMISSIONS else ""
+        rows.append([test, cell(mean(test)), cell(percent(test, last, "rejected")), used])
+    return table(head, rows)
 
 
 def _words_610(found: Found) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple, Protocol
 
 Numbers = Mapping[str, Any]
@@ -131,6 +131,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, form: str = 
         [str(first), *(form.format(v) if isinstance(v, float) else str(v) for v in rest)] for first, *rest in rows
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(numbers: Sequence[float], form: str = ".1f") -> str:
+    """Return the median of the seeds, and the least and the highest."""
+    middle, low, high = (format(number, form) for number in (median(numbers), min(numbers), max(numbers)))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def dump(document: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 from paper_node import BLAST, SETTINGS, outcome
 
 from figures.draw import COLOURS, legend, sheet
-from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
+from figures.figure import Figure, Found, Key, Numbers, Sim, Size, cell, table
 from punctual.control.adaptive import Adaptive
 from punctual.control.follow import Line
 from punctual.control.governor import Sample
@@ -194,12 +194,13 @@ def _words8(found: Found) -> str:
             runs = found.points[Key(name, control, 0.0)]
             jobs = sum(run["late_jobs"] for run in runs)
             late = sum(run["late"] * run["late_jobs"] for run in runs) / jobs if jobs else 0.0
-            met, hours = (fmean(run[key] for run in runs) for key in ("met", "hours"))
-            cells.append(f"{100 * met:.1f}, {100 * late:.1f}, {hours:.1f} h")
+            met, hours = [100 * run["met"] for run in runs], [run["hours"] for run in runs]
+            cells.append(f"{cell(met)}, {100 * late:.1f}, {cell(hours)} h")
         rows.append([f"{kind}, {setting.low:g} to {setting.high:g}", PRINTED.get(name, ""), *cells])
     return (
         "each cell has the deadlines met and by how much late jobs are late, in percent, and the time until all have "
-        "ended. Of ten runs each, with accepted jobs and the CPU given: [experiments](experiments.md#simulated).\n\n"
+        "ended; in brackets the least and the highest of the seeds. With accepted jobs and the CPU given: "
+        "[experiments](experiments.md#simulated).\n\n"
         f"{table(['jobs, run times to the deadline', 'the paper measured', *CONTROLS], rows)}"
     )
 

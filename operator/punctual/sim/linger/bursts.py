@@ -74,7 +74,10 @@ class Bursts:
         """The burst that crosses the window's end: its kind, and what is left of it, s."""
 
     def window(self, use: Floats, switch: float, seconds: float = WINDOW) -> tuple[Floats, Floats, Floats]:
-        """Return, for the next ``seconds``, by node: seconds that hosts run, CPU seconds for a guest, preemptions."""
+        """Return, for the next ``seconds``, by node: seconds that hosts run, CPU seconds for a guest, preemptions.
+
+        Hosts that use nothing have no bursts: the level of 0 % in the table is of nodes that use a little.
+        """
         run_mean, run_variance, idle_mean, idle_variance = _moments(use)
         many = max(4, int(1.5 * seconds / float(np.min(run_mean + idle_mean))) + 16)
         runs = _draw(self._rng, run_mean, run_variance, many)
@@ -93,11 +96,13 @@ class Bursts:
         inside = np.diff(ends, axis=1, prepend=0.0)
         last = np.argmax(ends >= seconds, axis=1)
         rows = np.arange(len(use))
-        self._running = kinds[rows, last]
-        self._rest = np.maximum(np.cumsum(lengths, axis=1)[rows, last] - seconds, 0.0)
+        uses = use > 0.0
+        self._running = kinds[rows, last] & uses
+        self._rest = np.maximum(np.cumsum(lengths, axis=1)[rows, last] - seconds, 0.0) * uses
         there = inside > 0.0
         begun = kinds & there
         begun[:, 0] = False  # it began in an earlier window
         # The switch takes from the idle burst that ends with it; shorter bursts are of no use to the guest.
         gained = np.where(~kinds & there, np.maximum(inside - switch, 0.0), 0.0)
-        return np.where(kinds, inside, 0.0).sum(axis=1), gained.sum(axis=1), begun.sum(axis=1).astype(float)
+        ran = np.where(kinds, inside, 0.0).sum(axis=1) * uses
+        return ran, np.where(uses, gained.sum(axis=1), seconds), begun.sum(axis=1).astype(float) * uses

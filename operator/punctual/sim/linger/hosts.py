@@ -32,6 +32,8 @@ LEVELS: Final = {
 """For idle and busy time: probability of a range of use, and its bounds; within them uniform. With the quiet minutes,
 the use is below 10 % in 76 % of busy time."""
 BISECTIONS: Final = 20
+DIGITS: Final = 6
+"""Of a window's CPU seconds: sums of many are off by less."""
 
 
 class Series(NamedTuple):
@@ -131,17 +133,24 @@ class Trace:
     """By node: from a time on (s, ascending), hosts use a fraction of the CPU; 0 before."""
 
     def draw(self, nodes: int, windows: int, rng: np.random.Generator) -> Series:  # noqa: ARG002  nothing is random
-        """Return the series. Nodes that the trace does not name are always idle."""
+        """Return the series, with the mean use of each window. Nodes that the trace does not name are always idle."""
         use, busy = np.zeros((nodes, windows)), np.zeros((nodes, windows), dtype=bool)
-        middles = (np.arange(windows) + 0.5) * WINDOW
+        borders: Floats = WINDOW * np.arange(windows + 1.0)
         for node, changes in enumerate(self.changes[:nodes]):
-            times, uses = [time for time, _ in changes], np.array([0.0, *(one for _, one in changes)])
-            use[node] = uses[np.searchsorted(times, middles, side="right")]
+            use[node] = np.diff(_used(changes, borders)).round(DIGITS) / WINDOW
             watch = Watch(quiet=QUIET)
             for at in range(windows):
                 watch.see(WINDOW, float(use[node, at]))
                 busy[node, at] = watch.now.busy
         return Series(use, busy)
+
+
+def _used(changes: Sequence[tuple[float, float]], at: Floats) -> Floats:
+    """Return the CPU seconds that hosts have used until each of the times ``at`` (ascending)."""
+    times, uses = np.array([(0.0, 0.0), *changes, (at[-1], 0.0)]).T
+    times[-1] = times.max()
+    used: Floats = np.interp(at, times, np.concatenate([[0.0], np.cumsum(uses[:-1] * np.diff(times))]))
+    return used
 
 
 Hosts = Ryu | Constant | Trace

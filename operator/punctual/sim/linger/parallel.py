@@ -3,8 +3,8 @@
 A guest has one process on each of its nodes. Its processes compute for a phase, and wait for each other. What they do
 when a node becomes busy follows from the policy:
 
-- LingerLonger keeps its processes: on idle nodes first, then on the least used busy ones. A process moves when that
-  pays. With ``adapt``, it runs as many processes as are fastest.
+- LingerLonger keeps its processes: on idle nodes first, then on the least used busy ones. Some or all processes move
+  when that pays for the guest. With ``adapt``, it runs as many processes as are fastest.
 - LingerForever keeps processes and nodes.
 - ImmediateEviction reconfigures: it runs as many processes as the largest power of two of idle nodes.
 - PauseAndMigrate stops all processes, and reconfigures after `PAUSE` seconds.
@@ -13,7 +13,7 @@ when a node becomes busy follows from the policy:
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,14 @@ class _Guest:
     """Seconds until it goes on."""
     stopped: bool = False
     """By PauseAndMigrate."""
+
+
+class _Moved(NamedTuple):
+    """A guest with some processes moved: its nodes, the age of the youngest episode that they leave, and the cost."""
+
+    nodes: list[int]
+    age: float
+    move: Move
 
 
 @dataclass(slots=True)
@@ -100,10 +108,18 @@ class _Cluster:
         self.queue.append(_Guest(self.options.work, at))
 
     def decide(self, now: float) -> None:
-        """Move, stop, reconfigure and place guests, at the end of a window."""
+        """Move, stop, reconfigure and place guests, at the end of a window.
+
+        Guests that linger move only to nodes that no waiting guest takes: a cluster does more with more guests.
+        """
+        if lingers(self.options.policy):
+            self._place(now)
         for guest in list(self.running):
             if guest.pause <= 0.0:
                 self._decide_one(guest)
+        self._place(now)
+
+    def _place(self, now: float) -> None:
         while self.queue and (nodes := self._choose()):
             guest = self.queue.popleft()
             guest.began = now if guest.began is None else guest.began
@@ -160,19 +176,25 @@ class _Cluster:
         self._begin_phase(guest)
 
     def _move(self, guest: _Guest) -> None:
-        """Move processes from busy nodes to idle ones where that pays. The whole guest waits for each move."""
-        idle = [node for node in self._free() if not self.hosts[node].busy]
-        for at, node in enumerate(guest.nodes):
-            hosts = self.hosts[node]
-            if not hosts.busy or not idle:
-                continue
-            each = guest.left / len(guest.nodes)
-            move = Move(1.0 - hosts.use, 1.0 - self.hosts[idle[0]].use, self.options.pause, left=each)
-            if decide(self.options.policy, hosts.age, move).step == "Move":
-                guest.nodes[at] = idle.pop(0)
-                guest.pause = self.options.pause
-                self.result.migrations += 1
-                self.result.lost += self.options.pause
+        """Move processes from the most used busy nodes to idle ones, as many at once as gain most, if that pays.
+
+        Processes wait for the slowest one, so it must pay for the guest as a whole: one process less on busy nodes
+        gains little as long as others stay there. All wait for the move.
+        """
+        busy = sorted((node for node in guest.nodes if self.hosts[node].busy), key=lambda node: -self.hosts[node].use)
+        moves: list[_Moved] = []
+        for left, goal in zip(busy, [node for node in self._free() if not self.hosts[node].busy], strict=False):
+            nodes = list(moves[-1].nodes) if moves else list(guest.nodes)
+            nodes[nodes.index(left)] = goal
+            age = min(self.hosts[node].age for node in busy[: len(moves) + 1])
+            move = Move(self._speed(guest.nodes), self._speed(nodes), self.options.pause, left=guest.left)
+            moves.append(_Moved(nodes, age, move))
+        paying = [moved for moved in moves if decide(self.options.policy, moved.age, moved.move).step == "Move"]
+        if paying:
+            best = max(paying, key=lambda moved: moved.move.gain(moved.age))
+            self.result.migrations += moves.index(best) + 1
+            self.result.lost += self.options.pause
+            guest.nodes, guest.pause = best.nodes, self.options.pause
 
     def _choose(self, guest: _Guest | None = None) -> list[int]:
         """Return the nodes for a guest, those that it has among them; none: it waits."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from punctual.errors import PunctualError
+from punctual.linger.parallel import phase_time
 from punctual.sim.linger.bursts import WINDOW, Bursts, _draw, load
 from punctual.sim.linger.hosts import Constant, Ryu, Trace
 from punctual.sim.linger.options import Options
@@ -105,7 +106,7 @@ def test_a_range_is_divided_by_speed_and_small_parts_are_not_worth_a_start():
     options = {"nodes": 2, "guests": 1, "batch": True, "divisible": True, "hosts": Constant(0.0)}
     result = simulate(Options(work=400.0, **options))
     assert (result.parts, result.migrations) == (1, 0)
-    assert result.completions == [pytest.approx(200.0 / 0.986 + 2.0, abs=1.0)]
+    assert result.completions == [pytest.approx(200.0 + 2.0, abs=1.0)]
     assert simulate(Options(work=39.0, **options)).parts == 0
 
 
@@ -154,7 +155,7 @@ def test_guests_leave_a_node_that_its_trace_makes_busy():
     stayed = simulate(Options(nodes=2, guests=1, work=1000.0, hosts=trace, horizon=400.0, policy="LingerForever"))
     assert (moved.migrations, stayed.migrations) == (1, 0)
     # full use: it stays for as long as the move takes (3.4)
-    assert moved.work == pytest.approx(0.986 * 400.0 - 2 * 21.3, abs=4.0)  # idle: table 9 has 1.4 % of use at 0
+    assert moved.work == pytest.approx(400.0 - 2 * 21.3, abs=4.0)
     assert stayed.work == pytest.approx(100.0, abs=5.0)
 
 
@@ -179,6 +180,36 @@ def test_a_trace_is_busy_until_a_quiet_minute_is_over():
     series = Trace((((10.0, 0.5), (20.0, 0.0)),)).draw(2, 60, np.random.default_rng(0))
     assert series.busy[0].nonzero()[0].tolist() == list(range(5, 39))
     assert not series.busy[1].any()
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.3, 1.0, 1.7])
+def test_a_window_has_the_mean_of_its_trace(offset):
+    """Bursts of a second in two are a use of a half, wherever they begin."""
+    bursts = [(offset + at, 1.0 - at % 2) for at in range(40)]
+    use = Trace([bursts]).draw(1, 20, np.random.default_rng(0)).use[0]
+    assert use[1:-1] == pytest.approx(0.5)
+    assert use[0] == pytest.approx(min(1.0, 2.0 - offset) / 2.0)
+    assert Trace([[(5.0, 1.0), (5.0, 0.2)]]).draw(1, 4, np.random.default_rng(0)).use[0].tolist() == [0, 0, 0.1, 0.2]
+
+
+def test_a_trace_of_the_least_busy_use_is_busy_in_all_its_windows():
+    series = Trace([[(0.7, 0.1)]]).draw(1, 5000, np.random.default_rng(0))
+    assert series.busy[0, 1:].all()
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_hosts_that_use_nothing_lose_nothing(parallel):
+    """Also after a burst that crossed the time from which on they do not run."""
+    options = {"nodes": 2, "guests": 2 // parallel, "work": 1e6, "horizon": 100.0, "parallel": parallel}
+    result = simulate(Options(hosts=Constant(0.0), **options))
+    assert (result.delay, result.used) == (0.0, 0.0)
+    assert result.work == pytest.approx(200.0)
+    early, late = (
+        simulate(Options(hosts=Trace([[(0.0, 1.0), (20.0, 0.0)]] * 2), **{**options, "horizon": horizon}), seed=1)
+        for horizon in (20.0, 100.0)
+    )
+    assert (late.delay, late.used) == (early.delay, early.used)
+    assert early.used > 0.0
 
 
 def mixed(nodes: int, idle: int, use: float) -> Trace:
@@ -260,10 +291,49 @@ def test_no_work_of_parallel_guests_is_lost(policy, adapt):
 
 
 def test_a_process_that_moves_holds_up_its_guest():
-    """One of two nodes becomes busy at 60 s; from 2 · 20 s on, the move pays. The guest stops for 20 s."""
+    """One of two nodes becomes busy at 60 s. The guest stops for 20 s as soon as that pays by its phases (3.4)."""
     hosts = Trace([((0.0, 0.0), (60.0, 0.5)), ((0.0, 0.0),), ((0.0, 0.05),)])
     options = Options(nodes=3, guests=1, work=1e9, migration=20.0, hosts=hosts, horizon=300.0, parallel=2)
     result = simulate(options, seed=1)
     assert result.migrations == 1
     assert result.states["moving"] == pytest.approx(20.0)
-    assert 38.0 <= result.states["lingering"] <= 64.0
+    before, after = (phase_time(options.phase, [load(0.0), load(use)]) for use in (0.5, 0.05))
+    pays = 20.0 / (1.0 - after / before)
+    assert result.states["lingering"] == pytest.approx(pays, abs=WINDOW)
+
+
+@pytest.mark.parametrize(
+    ("free", "moved"),
+    [(1, 0), (2, 0), (3, 3), (5, 3)],
+    ids=["one of three busy processes", "two of three", "all three", "no more than are busy"],
+)
+def test_busy_processes_move_together_where_the_guest_gains_by_it(free, moved):
+    """Three of four nodes become busy at once. All processes wait for the slowest: only a move of all three pays."""
+    hosts = Trace([[(0.0, 0.0), (60.0, 0.5)]] * 3 + [[(0.0, 0.0)]] * (1 + free))
+    options = Options(nodes=4 + free, guests=1, work=1e9, migration=20.0, hosts=hosts, horizon=200.0, parallel=4)
+    result = simulate(options, seed=1)
+    assert result.migrations == moved
+    assert result.states["moving"] == pytest.approx(20.0 if moved else 0.0)
+
+
+def test_the_slowest_process_moves_alone():
+    hosts = Trace([[(0.0, 0.0), (60.0, use)] for use in (0.15, 0.9, 0.0)])
+    options = Options(nodes=3, guests=1, work=1e9, migration=20.0, hosts=hosts, horizon=200.0, parallel=2)
+    assert simulate(options, seed=1).migrations == 1
+
+
+def test_nodes_that_become_free_are_for_guests_that_wait():
+    """Nodes of the first guest become busy. Those of the second one, which ends at 100 s, go to the third."""
+    hosts = Trace([[(0.0, 0.0), (60.0, 0.5)]] * 2 + [[(0.0, 0.0)]] * 2)
+    options = Options(nodes=4, guests=3, work=200.0, migration=5.0, hosts=hosts, horizon=150.0, parallel=2)
+    result = simulate(options, seed=1)
+    assert (len(result.completions), result.migrations) == (1, 0)
+
+
+def test_parallel_guests_lose_nothing_by_moves():
+    options = {"nodes": 12, "guests": 1, "parallel": 8, "horizon": 900.0}
+    gets = {
+        policy: sum(simulate(Options(policy=policy, **options), seed=seed).work for seed in (1, 2, 3))
+        for policy in ("LingerLonger", "LingerForever")
+    }
+    assert gets["LingerLonger"] > 0.98 * gets["LingerForever"]
