@@ -143,6 +143,7 @@ FAULTS = {
     "lost answers": 2,
     "compact": 2,
     "clock step": 1,
+    "delete lease": 1,
     "kill agent": 1,
     "cut agent": 1,
     "cut kubelet": 1,
@@ -180,7 +181,7 @@ def _fault(rng, what, processes, nodes):
             who = "leader"
         case "kill agent" | "cut agent" | "cut kubelet" | "node down" | "foreign pod":
             who = rng.choice(nodes)
-        case "busy server" | "lost answers" | "compact" | "clock step" | "evict" | "quota":
+        case "busy server" | "lost answers" | "compact" | "clock step" | "delete lease" | "evict" | "quota":
             who = ""
     value = {
         "slow": rng.choice((0.001, 0.01)),

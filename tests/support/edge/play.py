@@ -22,8 +22,10 @@ SETTLE = 400.0
 """Seconds after the last act within which everything has to end."""
 SLOWEST = 30.0
 """Seconds that the last of it may take: offers, placeholders, labels."""
-REST = 60.0
-"""Seconds without a write that follow."""
+REST, LONG_REST = 60.0, 600.0
+"""Seconds without a write that follow; the longer ones after each tenth seed."""
+REFUSED = 300
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/punctual"
 MERGE = "application/merge-patch+json"
 JOBS = f"/apis/{OURS}/namespaces/{SPACE}/divisiblejobs"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
@@ -44,13 +46,14 @@ class World:
         self.server = ApiServer(lambda: BEGIN + self.loop.now + self.clock_step)
         self.server.admit.append(self._admit)
         self.lines = []
-        self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.tell)
+        self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.note_write)
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))
         self.replicas, self.agents = {}, {}
         self.watches = {}  # by process
         self.wishes = {}
         self.struck = []
         self.errors = []  # ends of replicas that were failures
+        self.trespasses = []  # writes of replicas that do not hold the Lease
         self.losing = {}  # part of the events that kopf loses, by replica
         self.refuses_pods = False
         user = Process("user")
@@ -62,6 +65,14 @@ class World:
     def tell(self, *words):
         """Add a line to the story."""
         self.lines.append((self.loop.now, *words))
+
+    def note_write(self, who, method, path, body, code):
+        """Add a write to the story. Only the replica that holds the Lease may change what all share."""
+        line = (self.loop.now, who, method, path, body, code)
+        self.lines.append(line)
+        shared = "/leases/" not in path and not path.endswith(("/leases", "/events", who)) and "/events/" not in path
+        if who in self.replicas and code < REFUSED and shared and not self._holder().startswith(f"{who}-"):
+            self.trespasses.append(line)
 
     # what parts of it ask
 
@@ -92,9 +103,12 @@ class World:
 
     def leader(self):
         """Return the replica that the Lease names, or any."""
-        lease = self.server.store.objects.get(f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/punctual")
-        holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+        holder = self._holder()
         return next((r for r in self.replicas.values() if holder.startswith(r.name)), self.replicas["punctual-0"])
+
+    def _holder(self):
+        lease = self.server.store.objects.get(LEASE)
+        return ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
 
     def _admit(self, kind, body, before, _dry):
         if self.refuses_pods and kind.kind == "Pod" and before is None and body["metadata"]["namespace"] == SPACE:
@@ -258,6 +272,10 @@ class World:
         self.server.store.compact()
         return lambda: None
 
+    def _delete_lease(self, _):
+        self.call("DELETE", LEASE)
+        return lambda: None
+
     def _clock_step(self, act):
         self.clock_step += act.value
         return lambda: setattr(self, "clock_step", self.clock_step - act.value)
@@ -316,7 +334,7 @@ class World:
         ]
         await asyncio.sleep(max(SLOWEST, max(deadlines, default=0) + 5 - self.loop.now))
         quiet = self.loop.now
-        await asyncio.sleep(REST)
+        await asyncio.sleep(REST if self.plan.seed % 10 else LONG_REST)
         return [line for line in self.lines if line[0] > quiet and _counts(line)]
 
 

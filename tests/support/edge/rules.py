@@ -2,8 +2,6 @@
 
 from chaos_lib import ledger
 
-from edge.play import SYSTEM
-
 
 def broken(world, writes):
     """Return what is wrong, as sentences."""
@@ -16,14 +14,13 @@ def broken(world, writes):
         if not (one.told and one.faults):
             told, faults = ", ".join(one.told) or "nothing", ", ".join(one.faults) or "none"
             wrong.append(f"{one.job}: promise not kept, {one.late:.0f} s late; told: {told}; faults: {faults}")
-    wrong += [f"{name} ended at {at:.1f}: {error!r}" for at, name, error in world.errors if not _may(error)]
+    wrong += [f"{name} ended at {at:.1f}: {error!r}" for at, name, error in world.errors]
+    wrong += [f"a task failed: {found.get('exception')!r}" for found in world.loop.failures[:3]]
+    wrong += [
+        f"{line[1]} writes without the Lease: {line[2]} {line[3]} at {line[0]:.3f}" for line in world.trespasses[:3]
+    ]
     wrong += [f"not at rest: {line[1]} {line[2]} {line[3]} at {line[0]:.1f}" for line in writes[:3]]
     return wrong
-
-
-def _may(error):
-    """Return whether a replica may end so: fenced by a newer leader, or its clock was set back."""
-    return False
 
 
 def _events(world):
@@ -32,6 +29,3 @@ def _events(world):
         if "/events.k8s.io/" in path:
             found.setdefault(body["regarding"].get("uid", ""), set()).add(body.get("reason", ""))
     return found
-
-
-__all__ = ["SYSTEM", "broken"]

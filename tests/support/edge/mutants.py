@@ -1,0 +1,215 @@
+"""Faults planted by hand at the edge, one at a time: does the net find them?
+
+Each is a module below ``operator/punctual/kube``, a piece of its text, and what stands there instead.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+OPERATOR = Path(__file__).resolve().parents[3] / "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A planted fault."""
+
+    name: str
+    module: str
+    text: str
+    instead: str
+
+    def plant(self, folder):
+        """Copy the operator into a folder, with the fault; return where the copy is."""
+        copy = Path(folder) / "operator"
+        shutil.copytree(OPERATOR, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        path = copy / "punctual/kube" / self.module
+        source = path.read_text()
+        if source.count(self.text) != 1:
+            raise ValueError(f"{self.name}: its text stands {source.count(self.text)} times in {self.module}, not once")
+        path.write_text(source.replace(self.text, self.instead))
+        return copy
+
+
+MUTANTS = (
+    # election
+    Mutant(
+        "an epoch is not raised",
+        "election/elector.py",
+        "self._epoch, self._min_epoch()) + 1",
+        "self._epoch, self._min_epoch())",
+    ),
+    Mutant(
+        "a leader goes on for twenty seconds after its last renewal",
+        "election/elector.py",
+        "                self._until = sent + self._timing.renew\n                return True",
+        "                self._until = sent + self._timing.renew + 20\n                return True",
+    ),
+    Mutant(
+        "a replica leads in a term that is over, as it leads in another one",
+        "election/elector.py",
+        "return self.leading and self._epoch == epoch",
+        "return self.leading",
+    ),
+    Mutant(
+        "a standby does not wait for the holder's time",
+        "election/elector.py",
+        'return self._seen_at + float(self._seen.get("leaseDurationSeconds", 0)) - self._monotonic()',
+        "return 0.0",
+    ),
+    Mutant(
+        "a conflict counts as a renewal",
+        "election/elector.py",
+        "                if not await self._still_ours():\n                    return False\n            else:",
+        "                return True\n            else:",
+    ),
+    # fence and takeover
+    Mutant(
+        "objects are not stamped",
+        "takeover/fencing.py",
+        "            if ended(body):\n                return body\n            meta",
+        "            return body\n            meta",
+    ),
+    Mutant(
+        "the body before the stamp is restored",
+        "takeover/fencing.py",
+        "                self._last = path, patch\n                self.note_progress()\n"
+        "                return body\n        raise",
+        "                self._last = path, patch\n                self.note_progress()\n"
+        "                return {**body, 'status': {'epoch': self._epoch}}\n        raise",
+    ),
+    Mutant(
+        "known objects that a list lacks are not read",
+        "takeover/fencing.py",
+        "        async for body in self.missed(resource, left):\n            yield body\n",
+        "",
+    ),
+    Mutant(
+        "a stamp that a newer leader refuses is passed over",
+        "takeover/fencing.py",
+        "                    if isinstance(error, Fenced) and not self._is_forged(resource, body):\n"
+        "                        raise\n",
+        "",
+    ),
+    Mutant(
+        "a job that was put aside is not read late",
+        "leader/settled_jobs.py",
+        "                await self._jobs.read_late(known)",
+        "                pass",
+    ),
+    Mutant(
+        "a job may be decided before its status is read",
+        "takeover/statuses.py",
+        "        return uid not in self.read and (known.epoch != 0 or known.created <= self.begun + SAME_TIME)",
+        "        return False",
+    ),
+    Mutant(
+        "a job of an earlier term is remembered",
+        "cluster/directory.py",
+        "        for job in self.jobs.values():\n            job.term = JobInTerm()\n",
+        "",
+    ),
+    Mutant(
+        "the pods of an earlier term are remembered",
+        "cluster/caches.py",
+        "        self.pods.forget_term()\n",
+        "",
+    ),
+    Mutant(
+        "a leader that meets a newer epoch goes on",
+        "leader/term.py",
+        "        if epoch > self.epoch:\n",
+        "        if epoch > self.epoch + 1000:\n",
+    ),
+    # writer
+    Mutant(
+        "it is not checked before a write whether this replica leads",
+        "writes/writer.py",
+        "        if not self._leading():\n            self._end_term",
+        "        if False:\n            self._end_term",
+    ),
+    Mutant(
+        "a failed write is dropped",
+        "writes/writer.py",
+        "                self._try_again(queue, entry, error)",
+        '                self._finish(queue, entry, Outcome(queue.key, entry.operation, "done"))',
+    ),
+    Mutant(
+        "a status is put over whatever is there",
+        "writes/operations.py",
+        'body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body',
+        "body = operation.body",
+    ),
+    Mutant(
+        "operations of one object overtake each other",
+        "writes/write_queues.py",
+        "            queue.entries.append(Entry(operation, self._monotonic()))",
+        "            queue.entries.insert(queue.state is State.BUSY, Entry(operation, self._monotonic()))",
+    ),
+    Mutant(
+        "a pod of another attempt counts as the one that was asked for",
+        "writes/operations.py",
+        "        if not operation.verify(pod):",
+        "        if False:",
+    ),
+    Mutant(
+        "a lost answer counts as a refusal",
+        "writes/operations.py",
+        "    except (errors.NotFound, errors.Replaced) as error:\n"
+        '        return Outcome(key, operation, "gone", str(error))',
+        "    except (errors.NotFound, errors.Replaced, errors.Unreachable) as error:\n"
+        '        return Outcome(key, operation, "gone", str(error))',
+    ),
+    # informer
+    Mutant(
+        "a watch goes on behind a 410",
+        "cluster/informer.py",
+        '                if isinstance(error, errors.Gone):\n                    self._version = ""\n',
+        "                if isinstance(error, errors.Gone):\n                    pass\n",
+    ),
+    Mutant(
+        "a list tells of no deletions",
+        "cluster/informer.py",
+        "        for key in self._known.keys() - seen:\n            self._tell_gone(key)\n        self._version",
+        "        self._version",
+    ),
+    Mutant(
+        "an object of the same name is the same object",
+        "cluster/informer.py",
+        "        if known is not None and known[0] != uid:\n            self._tell_gone(key)\n            known = None\n",
+        "",
+    ),
+    # resync
+    Mutant(
+        "resync finds no deletions",
+        "cluster/resync.py",
+        "            gone += [(resource, one.metadata) for uid, one in known.items() if uid not in listed]\n",
+        "",
+    ),
+    Mutant(
+        "resync finds no edits",
+        "cluster/resync.py",
+        'if known is None or meta["generation"] > known.generation:',
+        "if known is None:",
+    ),
+    # reports
+    Mutant(
+        "an older report is accepted",
+        "agents/report_server.py",
+        '            if report.sequence < last.sequence:\n                raise _Refused("oldSequence")\n',
+        "",
+    ),
+    Mutant(
+        "a report that has seen a newer leader is accepted",
+        "agents/report_server.py",
+        '        if report.epoch > epoch:\n            raise _Refused("higherEpoch")\n',
+        "",
+    ),
+    # gate
+    Mutant(
+        "a job is promised before the API server has tried its pod",
+        "gate/admission_gate.py",
+        "        if len(given) == len(questions):\n",
+        "        if True:\n",
+    ),
+)
