@@ -13,7 +13,9 @@ from cluster_model.cluster import Cluster
 
 from edge.kinds import BY_RESOURCE
 from edge.virtual import BEGIN as TIME
-from punctual.kube.cluster.pods import OFFERED_END
+from punctual.kube.cluster.pods import BEGIN as BEGIN_NOTE
+from punctual.kube.cluster.pods import END as END_NOTE
+from punctual.kube.cluster.pods import KIND_LABEL, OFFERED_END
 
 POD = BY_RESOURCE["v1", "pods"]
 NODE = BY_RESOURCE["v1", "nodes"]
@@ -126,7 +128,38 @@ class Machines:
                 self._server.drop(POD, path)
                 continue
             spec = {**there["spec"], **({"nodeName": node} if node else {})}
-            self._server.set(POD, path, spec=spec, status=copy.deepcopy(pod["status"]))
+            status = copy.deepcopy(pod["status"])
+            if status["phase"] == "Succeeded":
+                self._say_result(there, status, self.cluster.lives[key])
+            self._server.set(POD, path, spec=spec, status=status)
+
+    def _say_result(self, pod, status, life):
+        """Let a pod that ended well leave its result: the sum of its units' numbers, or all that its folder holds."""
+        kind = (pod["metadata"].get("labels") or {}).get(KIND_LABEL)
+        if kind is None:
+            return
+        if kind == "Reduce":
+            said = "\n".join(self._results(pod))
+        else:
+            notes = pod["metadata"]["annotations"]
+            begin, end = int(notes[BEGIN_NOTE]), life.agreed or int(notes[END_NOTE])
+            said = str((begin + end - 1) * (end - begin) // 2)
+        status["containerStatuses"][0]["state"]["terminated"]["message"] = said
+
+    def _results(self, pod):
+        """Return a line for each file of the results that a pod sees: "begin-end result"."""
+        namespace, found = pod["metadata"]["namespace"], []
+        for volume in pod["spec"].get("volumes") or ():
+            for source in (volume.get("projected") or {}).get("sources") or ():
+                wanted = source.get("configMap")
+                path = f"/api/v1/namespaces/{namespace}/configmaps/{wanted['name']}" if wanted else ""
+                data = (self._server.store.objects.get(path) or {}).get("data") or {}
+                found += (
+                    [(item["path"], data[item["key"]]) for item in wanted["items"] if item["key"] in data]
+                    if wanted
+                    else []
+                )
+        return [f"{name} {text}" for name, text in sorted(found, key=lambda one: int(one[0].partition("-")[0]))]
 
     def mend(self, node):
         """Let a kubelet reach the API server again."""

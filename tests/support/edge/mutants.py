@@ -176,7 +176,8 @@ MUTANTS = (
     Mutant(
         "an object of the same name is the same object",
         "cluster/informer.py",
-        "        if known is not None and known[0] != uid:\n            self._tell_gone(key)\n            known = None\n",
+        "        if known is not None and known[0] != uid:\n"
+        "            self._tell_gone(key)\n            known = None\n",
         "",
     ),
     # resync

@@ -51,7 +51,7 @@ def draw(seed):
     rng = random.Random(f"plan {seed}")
     plan = Plan(seed, rng.choice((2, 2, 3)), {f"n{i + 1}": str(rng.choice((1, 2, 3))) for i in range(2)}, _pool(rng))
     for number in range(rng.randint(3, 7)):
-        plan.acts += _job(rng, number)
+        plan.acts += _life(rng, number)
     if rng.random() < 0.3:
         plan.acts.append(Act(rng.uniform(5, 60), "edit pool", POOL, rng.uniform(3, 40), {"margin": "4s"}))
     processes = [f"punctual-{i}" for i in range(plan.replicas)]
@@ -76,10 +76,17 @@ def _pool(rng):
     return {"apiVersion": OURS, "kind": "Pool", "metadata": {"name": POOL}, "spec": spec}
 
 
-def _job(rng, number):
-    """Return the acts of a job's life."""
-    kind = rng.choices(("plain", "resume", "failing", "huge", "lost", "measured", "guest"), (8, 3, 1, 1, 1, 1, 2))[0]
-    name, chi = f"{kind}-{number}", rng.choice((0.2, 0.5, 1.0))
+REDUCES = 0.4
+"""Part of the promised jobs that have a reduce step."""
+
+
+JOBS = {"plain": 8, "resume": 3, "failing": 1, "huge": 1, "lost": 1, "measured": 1, "guest": 2}
+"""How often each kind of job comes."""
+
+
+def _job(rng, kind):
+    """Return the spec of a job, what must become of it, and reasons that it may end with otherwise."""
+    chi = rng.choice((0.2, 0.5, 1.0))
     most = rng.randint(1, 3)
     units = round(most * rng.uniform(5, 25) / chi)
     spec = {
@@ -92,6 +99,9 @@ def _job(rng, number):
         "stallTimeout": "15s",
         "template": {"spec": {"containers": [{"name": "main", "image": f"work:{chi}"}]}},
     }
+    if kind in {"plain", "resume"} and rng.random() < REDUCES:
+        template = {"spec": {"containers": [{"name": "main", "image": "runs:1-0"}]}}
+        spec["reduce"] = {"duration": "2s", "template": template}
     expected, reasons = "done", ()
     match kind:
         case "resume":
@@ -112,6 +122,13 @@ def _job(rng, number):
         case "guest":
             spec |= {"class": "Guest"}
             del spec["deadline"]
+    return spec, expected, reasons
+
+
+def _life(rng, number):
+    """Return what users do with a job."""
+    kind = rng.choices(list(JOBS), list(JOBS.values()))[0]
+    name, (spec, expected, reasons) = f"{kind}-{number}", _job(rng, kind)
     body = {"apiVersion": OURS, "kind": "DivisibleJob", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
     deadlines = [float(spec["deadline"].removesuffix("s"))] if "deadline" in spec else []
     wish = Wish(name, kind, body, expected, reasons, deadlines=deadlines)
