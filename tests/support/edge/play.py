@@ -20,8 +20,8 @@ from punctual.kube.cluster.pods import JOB_UID_LABEL
 
 SETTLE = 400.0
 """Seconds after the last act within which everything has to end."""
-SLOWEST = 30.0
-"""Seconds that the last of it may take: offers, placeholders, labels."""
+SLOWEST = 60.0
+"""Seconds that the last of it may take: offers, placeholders, labels, a change that only resync finds."""
 REST, LONG_REST = 60.0, 600.0
 """Seconds without a write that follow; the longer ones after each tenth seed."""
 REFUSED = 300
