@@ -336,7 +336,7 @@ class ApiServer:
         if kind.model:
             body = self._check_fields(kind, body, params)
         body = self._admitted(kind, body, before, dry=dry)
-        meta = body["metadata"]
+        meta = body["metadata"] = {name: part for name, part in body["metadata"].items() if part not in ([], {})}
         if before is None and at in self.store.objects:
             raise Refused(409, "AlreadyExists", f'{kind.plural} "{name}" already exists', name=name, kind=kind.plural)
         if before is not None:

@@ -232,6 +232,7 @@ def _step(rng, kind, name):  # noqa: C901, PLR0915  a table
                     (
                         {"op": "add", "path": "/metadata/finalizers", "value": [GATE]},
                         {"op": "add", "path": "/metadata/labels", "value": {"tier": "c"}},
+                        {"op": "add", "path": "/metadata/finalizers", "value": []},
                         {"op": "remove", "path": "/metadata/finalizers"},
                     )
                 )

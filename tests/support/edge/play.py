@@ -20,7 +20,7 @@ from punctual.kube.cluster.pods import JOB_UID_LABEL
 
 SETTLE = 400.0
 """Seconds after the last act within which everything has to end."""
-SLOWEST = 60.0
+SLOWEST = 90.0
 """Seconds that the last of it may take: offers, placeholders, labels, a change that only resync finds."""
 REST, LONG_REST = 60.0, 600.0
 """Seconds without a write that follow; the longer ones after each tenth seed."""

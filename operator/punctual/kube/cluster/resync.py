@@ -27,6 +27,8 @@ SOON: Final = 5.0
 """Seconds before the first comparison, and after one that found a difference."""
 SHARE: Final = 0.1
 """Maximum share of the time for comparisons. With many objects they are further apart."""
+LONGEST: Final = 60.0
+"""Maximum seconds between two comparisons. One that seems to have taken long may have met a frozen process."""
 SETTLE: Final = 2.0
 """Seconds in which a watch delivers a change that a list has shown."""
 ENOUGH: Final = 2
@@ -52,7 +54,7 @@ class Resync:
         """Compare until cancelled."""
         took, soon, caught_up = 0.0, True, False
         while True:
-            await asyncio.sleep(max(SOON if soon else PAUSE, took / SHARE))
+            await asyncio.sleep(pause_after(took, soon=soon))
             began = time.monotonic()
             try:
                 soon = await self.compare() > 0
@@ -106,6 +108,11 @@ class Resync:
         for resource, meta in new:
             if body := await still_there(self._client, resource, meta):
                 yield resource, None, body
+
+
+def pause_after(took: float, *, soon: bool) -> float:
+    """Return the seconds before the next comparison, after one of ``took`` seconds. ``soon``: it found a difference."""
+    return max(SOON if soon else PAUSE, min(took / SHARE, LONGEST))
 
 
 async def _wait(error: ClusterError) -> None:

@@ -151,3 +151,12 @@ async def test_the_second_change_that_was_missed_begins_the_watches_anew(world):
         world.make(pool(generation=number))
         await world.resync.compare()
         assert world.renewed == number // ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("took", "soon", "pause"),
+    [(0.1, True, 5.0), (0.1, False, 20.0), (4.0, False, 40.0), (15.0, False, 60.0), (15.0, True, 60.0)],
+)
+def test_comparisons_take_a_tenth_of_the_time_and_are_never_far_apart(took, soon, pause):
+    """The net under the edge found it (seed 168): after fifteen seconds of frost there was none for 150 seconds."""
+    assert resync.pause_after(took, soon=soon) == pause
