@@ -91,6 +91,10 @@ class Plan:
         for i in range(self.past, len(self.row)):
             yield self.row.booking(i, beyond=LOOK)
 
+    def places_as(self, other: "Plan") -> bool:
+        """Whether both plans have the very same placements, made or not; their times of readiness may differ."""
+        return self.row is other.row and self.first is other.first and self.past == other.past
+
     @property
     def bookings(self) -> tuple[Placement, ...]:
         """All placements, in order."""
