@@ -24,7 +24,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE, SOON, WARNING
 from punctual.scheduling.model.wording import span
-from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.scheduling.state.eligibility import NO_PORTS
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
@@ -166,9 +166,7 @@ class Dispatcher:
         assert self.state.spec is not None
         if self.state.spec.fluid:  # a job has one pod
             return
-        late = [
-            (st, chunk) for st in self._active() for chunk in st.record.chunks if self._may_be_relieved(now, st, chunk)
-        ]
+        late = [(st, chunk) for st in self._active() for chunk in st.record.chunks if _may_be_relieved(now, st, chunk)]
         idle: Sequence[Place] = self._idle(now) if late else ()
         for st, chunk in late:
             if not idle:
@@ -178,15 +176,6 @@ class Dispatcher:
             if helpers:
                 self.offer(now, st, chunk, chunk.begin + done + kept)
                 idle = _without(idle, able[:helpers])
-
-    @staticmethod
-    def _may_be_relieved(now: float, st: JobState, chunk: Chunk) -> bool:
-        """Whether a chunk is late and could answer an offer: its progress is known, and it has no offer yet."""
-        if not chunk.late or chunk.offered is not None or chunk.kind == "Reduce" or st.cost is None:
-            return False
-        watch = st.watch(chunk)
-        runs = watch.pod is not None and watch.pod.runs
-        return runs and watch.offered_at is None and watch.looked_at(now)
 
     def _share_out(self, now: float, st: JobState, left: int, idle: int) -> tuple[int, int]:
         """Return how many processors take over the tail of a late chunk's rest, and how many units the chunk keeps.
@@ -249,7 +238,7 @@ class Dispatcher:
         plan = self.state.plan
         if self.state.ahead.held and self._waits(now):
             return True
-        if self.seen is None or not plan.places_as(self.seen):
+        if self.seen is None or not same_placements(plan, self.seen):
             self.seen, self.delayed = plan, [d.not_before for d in plan.demands if d.not_before > 0]
         if not any(at <= now for at in self.delayed):
             return False
@@ -438,3 +427,12 @@ def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:
     """Whether the chunk has answered its offer and reaches, at its own pace, its named end before it must leave."""
     answered = chunk.offered is None and chunk.end < chunk.origin
     return answered and watch.offered_at is not None and max(now, chunk.promised_end) <= watch.offered_at + SOON
+
+
+def _may_be_relieved(now: float, st: JobState, chunk: Chunk) -> bool:
+    """Whether a chunk is late and could answer an offer: its progress is known, and it has no offer yet."""
+    if not chunk.late or chunk.offered is not None or chunk.kind == "Reduce" or st.cost is None:
+        return False
+    watch = st.watch(chunk)
+    runs = watch.pod is not None and watch.pod.runs
+    return runs and watch.offered_at is None and watch.looked_at(now)

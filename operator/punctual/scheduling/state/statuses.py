@@ -10,7 +10,7 @@ from punctual.scheduling.model.actions import Action, CreateChunk, WritePool, Wr
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.wording import some
-from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.outage import why_none
 from punctual.scheduling.state.pool_state import LIVE, PoolState
@@ -132,7 +132,7 @@ class Statuses:
         schedule = self.state.schedule
         if schedule.kind != "Exact":
             return sum(1 for uid in schedule.uids() if not self.state.jobs[uid].record.started)
-        if self.counted is None or not schedule.plan.places_as(self.counted):
+        if self.counted is None or not same_placements(schedule.plan, self.counted):
             begun = (self.state.jobs[uid].record.started for uid in schedule.uids())
             self.counted, self.unbegun = schedule.plan, sum(1 for at in begun if not at)
         return self.unbegun
