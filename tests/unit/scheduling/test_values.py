@@ -30,7 +30,7 @@ CHANGE = {
     "scheduling.placement": {"Blackouts", "LazyPlan", "Placement", "Timeline", "_Port", "_Search"},
     "scheduling.admission": {
         "BookedReservations", "ExactSchedule", "FastSchedule", "StatisticalQueue", "UtilizationSchedule", "WaitingJob",
-        "WaitingLoad", "_Lookahead", "_Used",
+        "WaitingLoad", "_Lookahead", "_Queue", "_Used",
     },
     "scheduling.view": set(),
     "theory": {"_Line", "_Served", "_Walk"},

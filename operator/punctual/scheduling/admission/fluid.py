@@ -190,7 +190,7 @@ class _End(NamedTuple):
 class _Queue:
     """The jobs that wait, in order of slack. All slacks fall at one rate, so the order stays.
 
-    It finds the jobs for which there is CPU by vectors: to ask each job at the end of each pod takes quadratic time.
+    It finds the jobs for which there is CPU by vectors: a look at each job at the end of each pod takes quadratic time.
     """
 
     jobs: Sequence[FluidJob]
