@@ -17,6 +17,7 @@ from edge.plan import HARMLESS, OURS, POOL, SPACE
 from edge.replica import ACCOUNT, SYSTEM, Replica, client_of
 from edge.virtual import BEGIN
 from punctual.kube.cluster.pods import JOB_UID_LABEL
+from punctual.kube.election.elector import Timing
 
 SETTLE = 400.0
 """Seconds after the last act within which everything has to end."""
@@ -54,6 +55,7 @@ class World:
         self.struck = []
         self.errors = []  # ends of replicas that were failures
         self.trespasses = []  # writes of replicas that do not hold the Lease
+        self._told = 0.0
         self.losing = {}  # part of the events that kopf loses, by replica
         self.refuses_pods = False
         user = Process("user")
@@ -71,7 +73,8 @@ class World:
         line = (self.loop.now, who, method, path, body, code)
         self.lines.append(line)
         shared = "/leases/" not in path and not path.endswith(("/leases", "/events", who)) and "/events/" not in path
-        if who in self.replicas and code < REFUSED and shared and not self._holder().startswith(f"{who}-"):
+        known = self.loop.now >= self._told  # a holder learns at its next renewal that its Lease was deleted
+        if who in self.replicas and code < REFUSED and shared and known and not self._holder().startswith(f"{who}-"):
             self.trespasses.append(line)
 
     # what parts of it ask
@@ -274,6 +277,7 @@ class World:
 
     def _delete_lease(self, _):
         self.call("DELETE", LEASE)
+        self._told = self.loop.now + Timing().renew
         return lambda: None
 
     def _clock_step(self, act):
