@@ -6,7 +6,6 @@ from itertools import pairwise
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from kept import check_kept
 from world import Worker, World, job
 
 from punctual.runtime.actor import SET_BACK
@@ -94,18 +93,6 @@ class PoolMachine(RuleBasedStateMachine):
         if self.w.now < self.latest - SET_BACK:  # the actor ends there
             self.latest = self.w.now
             self._take_over()
-
-    @rule(
-        headroom=st.sampled_from([0.0, 0.125, 0.5]),
-        margin=st.sampled_from([0.0, 2.0, 5.0]),
-        order=st.sampled_from(["EDF", "FIFO", "MWF"]),
-    )
-    def edit_pool(self, headroom, margin, order):
-        old = self.w.spec
-        discipline = old.discipline if old.admission != "Exact" else replace(old.discipline, order=order)
-        self.w.edit_pool(
-            replace(old, generation=old.generation + 1, headroom=headroom, margin=margin, discipline=discipline)
-        )
 
     @rule(n=st.integers(0, 3), cpu=st.integers(0, 4), ready=st.sampled_from([True, True, False]))
     def node_is(self, n, cpu, ready):
@@ -237,11 +224,6 @@ class PoolMachine(RuleBasedStateMachine):
                 assert record.completed == Ranges.of((0, wanted.units)), uid
             if wanted.restart == "Redo":
                 assert not record.completed - Ranges.of(*self.w.processed.get(uid, ())), "accounted, but never done"
-
-    @invariant()
-    def what_is_kept_is_what_would_be_computed(self):
-        if hasattr(self, "w"):
-            check_kept(self.w.pool, self.w.now)
 
     @invariant()
     def no_two_transfers_overlap_on_one_port(self):
