@@ -23,6 +23,7 @@ from punctual.kube.cluster.pods import GROUP, JOB_LABEL, JOB_UID_LABEL, PLACEHOL
 from punctual.kube.cluster.resources import LEASES, NODES, PODS, Resource
 from punctual.kube.election.claim import SHARED, Claim, Installation
 from punctual.kube.leader.pools import FINALIZER
+from punctual.kube.writes.operations import replace_list
 from punctual.scheduling.model.wording import some
 
 LOOK: Final = 0.5
@@ -128,9 +129,8 @@ async def _patch(client: ApiClient, resource: Resource, change: Callable[[Json],
 
 
 def _replaced(path: str, there: list[Json], kept: list[Json]) -> list[Json] | None:
-    """Return the patch of a list, which others may change meanwhile. None: it stays."""
-    test = {"op": "test", "path": path, "value": there}
-    return [test, {"op": "add", "path": path, "value": kept}] if kept != there else None
+    """Return the patch of a list. None: it stays."""
+    return replace_list(path, there, kept) if kept != there else None
 
 
 def _without_finalizer(pool: Json) -> list[Json] | None:

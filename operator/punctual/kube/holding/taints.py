@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.pods import POOL_LABEL, label
+from punctual.kube.writes.operations import replace_list
 
 EFFECT: Final = "NoSchedule"
 
@@ -82,14 +83,7 @@ class Taints:
         if wanted == list(node.taints):
             return
         self._writing[name] = node
-        self._write(
-            name,
-            [
-                # null: it has none
-                {"op": "test", "path": "/spec/taints", "value": list(node.taints) or None},
-                {"op": "add", "path": "/spec/taints", "value": wanted},
-            ],
-        )
+        self._write(name, replace_list("/spec/taints", node.taints, wanted))
 
 
 def _taint(pool: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ from punctual.kube.takeover.statuses import RETRY, Statuses
 from punctual.kube.translate import to_pool_spec, to_selectors
 from punctual.kube.windows.controller import WindowController
 from punctual.kube.writes.keys import FinalizersKey, PoolKey
-from punctual.kube.writes.operations import Patch, PutStatus
+from punctual.kube.writes.operations import Patch, PutStatus, replace_list
 from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.events import Event, PoolApplied
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -243,7 +243,6 @@ class Pools:
         after = [*there, FINALIZER] if wanted else [f for f in there if f != FINALIZER]
         patch: list[Json] = [
             {"op": "test", "path": "/metadata/uid", "value": known.uid},
-            {"op": "test", "path": "/metadata/finalizers", "value": list(there) or None},
-            {"op": "add", "path": "/metadata/finalizers", "value": after},
+            *replace_list("/metadata/finalizers", there, after),
         ]
         self._writer.submit(FinalizersKey(known.uid), Patch(POOLS.path(name=known.pool.metadata.name), patch))

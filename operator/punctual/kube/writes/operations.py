@@ -7,7 +7,7 @@ may help. This module stores nothing and repeats nothing; `writer` controls orde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -173,6 +173,13 @@ def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
         return all(there.get(name) == value for name, value in wanted.items())
 
     return verify
+
+
+def replace_list(path: str, there: Sequence[Any], wanted: Sequence[Any]) -> list[Json]:
+    """Return the JSON patch that puts a list in place of another one. It fails if the list has changed since."""
+    # null: there is none
+    test: Json = {"op": "test", "path": path, "value": list(there) or None}
+    return [test, {"op": "add", "path": path, "value": list(wanted)}]
 
 
 async def perform(client: ApiClient, key: Key, operation: Operation, *, version: str = "") -> Outcome:
