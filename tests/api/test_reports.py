@@ -28,14 +28,8 @@ from punctual.kube.agents.report_server import LARGEST
 
 HERE = Path(__file__).parent
 OPERATOR = runpy.run_path(str(HERE / "test_operator.py"))
+world = OPERATOR["world"]
 ACCOUNT = "punctual-agent"
-
-
-@pytest.fixture
-async def world(client, namespace):
-    made = OPERATOR["World"](client, namespace)
-    yield made
-    await made.clean()
 
 
 class Replica(OPERATOR["Replica"]):

@@ -28,6 +28,7 @@ from punctual.scheduling.model.job import Chunk
 ROOT = Path(__file__).parents[2]
 APISERVER = ROOT / "hack" / "apiserver"
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
+world = OPERATOR["world"]
 
 MAY_REST = {
     # the informers list where the API server cannot stream what is there (before 1.34)
@@ -57,13 +58,6 @@ def server():
 @pytest.fixture
 def kubeconfig(server):
     return server[0]
-
-
-@pytest.fixture
-async def world(client, namespace):
-    made = OPERATOR["World"](client, namespace)
-    yield made
-    await made.clean()
 
 
 @pytest.fixture

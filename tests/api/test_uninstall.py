@@ -19,16 +19,9 @@ from punctual.kube.leader.pools import FINALIZER
 from punctual.kube.uninstall import uninstall
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
-replica, condition = OPERATOR["replica"], OPERATOR["condition"]
+replica, world, condition = OPERATOR["replica"], OPERATOR["world"], OPERATOR["condition"]
 TAINT = {"key": "punctual.dev/pool", "value": "x", "effect": "NoSchedule"}
 OTHER = {"key": "other", "effect": "NoExecute"}
-
-
-@pytest.fixture
-async def world(client, namespace):
-    made = OPERATOR["World"](client, namespace)
-    yield made
-    await made.clean()
 
 
 @pytest.fixture
