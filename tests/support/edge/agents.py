@@ -10,6 +10,7 @@ from punctual.kube.cluster.pods import JOB_UID_LABEL
 from punctual.kube.trust.identity import NODE_NAME
 
 EVERY, TIMEOUT = 1.0, 3.0
+OK = 200
 
 
 class Agent:
@@ -56,9 +57,8 @@ class Agent:
                 async with asyncio.timeout(TIMEOUT):
                     code, text = await self.world.network.report(self.process, replica, token, report.model_dump_json())
             except TimeoutError:
-                replica = None
-                continue
-            if code != 200:
+                code = None
+            if code != OK:
                 replica = None
                 continue
             points = wire.SetPoints.model_validate_json(text)

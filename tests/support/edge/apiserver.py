@@ -1,6 +1,6 @@
 """The API server's answers to requests, as bytes: what the product looks at, and what its tests ask for.
 
-Written from Kubernetes' documentation and compared with a real API server (``hack/edge --compare``). Objects lie in a
+Written from Kubernetes' documentation and compared with a real one (`compare`). Objects lie in a
 `Store`; ``admit`` are functions that change a body before it is stored, or refuse it.
 """
 
@@ -14,10 +14,10 @@ from urllib.parse import unquote
 import jsonpatch
 import jsonpointer
 import orjson
+from cluster_model.clock import written
 
 from edge.kinds import BY_RESOURCE, Invalid, shaped, validate
 from edge.store import Store
-from punctual.kube.format.duration import format_time
 
 PATH = re.compile(
     r"/(?:api|apis)/(?P<version>v1|[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
@@ -451,11 +451,6 @@ class ApiServer:
 def partial(body):
     """Return the metadata of an object only."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": body["metadata"]}
-
-
-def written(at):
-    """Return a time as the API server writes it."""
-    return format_time(int(at))
 
 
 def merged(there, patch):

@@ -5,7 +5,6 @@ order, uids by their first appearance, no times, of pods no defaults.
 """
 
 import asyncio
-import contextlib
 import random
 import time
 
@@ -278,16 +277,3 @@ async def _answer(step, side):
             if resource and meta.get("resourceVersion"):
                 side.last[resource.path(namespace=meta.get("namespace", ""), name=meta["name"])] = body
     return answer
-
-
-async def watched(client, path, version, count):
-    """Return the first so many events of a watch, as (type, name)."""
-    found = []
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(5), contextlib.aclosing(client.watch(path, resource_version=version)) as events:
-            async for event in events:
-                if event["type"] != "BOOKMARK":
-                    found.append((event["type"], event["object"]["metadata"]["name"]))
-                if len(found) >= count:
-                    break
-    return found

@@ -19,20 +19,20 @@ RESENT = 0.2
 
 
 class Network:
-    """Ways between processes and the API server. ``story(text)`` gets a line for each write."""
+    """Ways between processes and the API server. ``story`` is called for each write with
+    the name of its process, method, path, body and code."""
 
     def __init__(self, loop, server, random, story=lambda *_: None):
         self.loop, self.server, self.random, self.story = loop, server, random, story
         self.cut = set()  # (from, to)
-        self.deaf = set()  # names of processes whose watches say nothing
+        self.deaf = set()  # names of processes: their watches are silent
         self.lag = {}  # seconds by which the watches of a process are late
         self.refusing = 0.0  # part of the requests that the server refuses: it is busy
         self.losing = 0.0  # part of the answers that are lost
         self.digest = hashlib.sha256()
-        self.requests = self.writes = 0
 
     def later(self, seconds, callback, *args):
-        """Call in the world's time, whoever dies meanwhile."""
+        """Call in the world's time, also if the process that asks for it dies meanwhile."""
         self.loop.in_world(seconds, callback, *args)
 
     def way(self):
@@ -45,11 +45,8 @@ class Network:
 
     def note(self, process, method, path, params, data, code):  # noqa: PLR0917
         """Put a request into the digest."""
-        self.requests += 1
         line = f"{self.loop.now:.6f} {process} {method} {path} {sorted((params or {}).items())} {code}"
         self.digest.update(line.encode() + (data or b""))
-        if method != "GET" and code < 300 and "dryRun" not in (params or {}):
-            self.writes += 1
 
     def request(self, process, method, path, params, headers, data):  # noqa: PLR0917
         """Send a request; return the future of its response. It may never come."""
@@ -133,7 +130,6 @@ class Stream:
         self._due = 0.0
         self._kept = []  # what TCP will send again
         self._over = False
-        self._sent = watching.version
         self.silence = None
 
     def begin(self):

@@ -111,7 +111,6 @@ class Loop(asyncio.AbstractEventLoop):
 
     def __init__(self, seed):
         self.now = 0.0
-        self.steps = 0
         self.troubled = False
         """Whether any process was ever frozen, slow or killed."""
         self.random = random.Random(f"order {seed}")
@@ -151,7 +150,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     @property
     def current(self):
-        """The thread whose callback runs."""
+        """The thread that runs a callback now."""
         return THREAD.get(self.home)
 
     def kill(self, process):
@@ -269,7 +268,6 @@ class Loop(asyncio.AbstractEventLoop):
             if thread.process.slow:
                 thread.busy = self.now + thread.process.slow
             handle.context.run(handle.callback, *handle.args)
-        self.steps += count
         return True
 
     def _able(self):

@@ -25,7 +25,7 @@ COLLECT = (0.2, 2.0)
 
 
 class Machines:
-    """``run()`` it. ``cut``: names of nodes whose kubelets reach no API server."""
+    """``run()`` it. ``cut``: names of nodes. Their kubelets reach no API server."""
 
     def __init__(self, loop, server, random):
         self._loop, self._server, self._random = loop, server, random
@@ -33,7 +33,7 @@ class Machines:
         self.cut = set()
         self._places = {}  # key in the model, and path, by uid
         self._kicked = asyncio.Event()
-        self._unwritten = {}  # uids of pods whose state is to be written
+        self._unwritten = {}  # keys of pods with a state that is to be written
         server.store.written.append(self._hear)
 
     # nodes
@@ -148,18 +148,14 @@ class Machines:
 
     def _results(self, pod):
         """Return a line for each file of the results that a pod sees: "begin-end result"."""
-        namespace, found = pod["metadata"]["namespace"], []
-        for volume in pod["spec"].get("volumes") or ():
-            for source in (volume.get("projected") or {}).get("sources") or ():
-                wanted = source.get("configMap")
-                path = f"/api/v1/namespaces/{namespace}/configmaps/{wanted['name']}" if wanted else ""
-                data = (self._server.store.objects.get(path) or {}).get("data") or {}
-                found += (
-                    [(item["path"], data[item["key"]]) for item in wanted["items"] if item["key"] in data]
-                    if wanted
-                    else []
-                )
-        return [f"{name} {text}" for name, text in sorted(found, key=lambda one: int(one[0].partition("-")[0]))]
+        maps = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps"
+        volumes = pod["spec"].get("volumes") or ()
+        sources = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or ()]
+        found = {}
+        for wanted in (source["configMap"] for source in sources if "configMap" in source):
+            data = self._server.store.objects.get(f"{maps}/{wanted['name']}", {}).get("data") or {}
+            found |= {item["path"]: data[item["key"]] for item in wanted["items"] if item["key"] in data}
+        return [f"{name} {found[name]}" for name in sorted(found, key=lambda name: int(name.partition("-")[0]))]
 
     def mend(self, node):
         """Let a kubelet reach the API server again."""

@@ -21,14 +21,14 @@ class Act:
 
     at: float
     what: str
-    who: str = ""
+    target: str = ""
     seconds: float = 0.0
     value: object = None
 
     def __str__(self):
         lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
         value = "" if self.value is None or isinstance(self.value, Wish) else f" {self.value}"
-        return f"{self.what} {self.who}{value}{lasts}"
+        return f"{self.what} {self.target}{value}{lasts}"
 
 
 @dataclass
@@ -190,16 +190,16 @@ def _leaders(rng):
 def _fault(rng, what, processes, nodes):
     at = rng.uniform(3, 110)
     seconds = min(rng.choice((0.5, 3.0, 8.0, 17.0, 30.0)) * rng.uniform(0.7, 1.3), LAST - at)
-    who = rng.choice(processes)
+    target = rng.choice(processes)
     match what:
         case "freeze" if rng.random() < 0.5:
-            who = "leader"
+            target = "leader"
         case "kill" | "cut" | "cut answers" | "stop" if rng.random() < 0.7:
-            who = "leader"
+            target = "leader"
         case "kill agent" | "cut agent" | "cut kubelet" | "node down" | "foreign pod":
-            who = rng.choice(nodes)
+            target = rng.choice(nodes)
         case "busy server" | "lost answers" | "compact" | "clock step" | "delete lease" | "evict" | "quota":
-            who = ""
+            target = ""
     value = {
         "slow": rng.choice((0.001, 0.01)),
         "late watches": rng.uniform(0.5, 6),
@@ -209,4 +209,4 @@ def _fault(rng, what, processes, nodes):
         "lost answers": rng.uniform(0.05, 0.4),
         "clock step": rng.choice((-30.0, -3.0, 3.0, 30.0)),
     }.get(what)
-    return Act(at, what, who, seconds, value)
+    return Act(at, what, target, seconds, value)

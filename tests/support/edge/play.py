@@ -34,7 +34,7 @@ POOLS = f"/apis/{OURS}/pools"
 
 
 class World:
-    """All that a seed has. ``lines``: the story, as (time, who, what, …)."""
+    """All that a seed has. ``lines``: the story, as (time, source, what, …)."""
 
     account = ACCOUNT
 
@@ -68,13 +68,19 @@ class World:
         """Add a line to the story."""
         self.lines.append((self.loop.now, *words))
 
-    def note_write(self, who, method, path, body, code):
+    def note_write(self, writer, method, path, body, code):
         """Add a write to the story. Only the replica that holds the Lease may change what all share."""
-        line = (self.loop.now, who, method, path, body, code)
+        line = (self.loop.now, writer, method, path, body, code)
         self.lines.append(line)
-        shared = "/leases/" not in path and not path.endswith(("/leases", "/events", who)) and "/events/" not in path
+        shared = "/leases/" not in path and not path.endswith(("/leases", "/events", writer)) and "/events/" not in path
         known = self.loop.now >= self._told  # a holder learns at its next renewal that its Lease was deleted
-        if who in self.replicas and code < REFUSED and shared and known and not self._holder().startswith(f"{who}-"):
+        if (
+            writer in self.replicas
+            and code < REFUSED
+            and shared
+            and known
+            and not self._holder().startswith(f"{writer}-")
+        ):
             self.trespasses.append(line)
 
     # what parts of it ask
@@ -176,31 +182,31 @@ class World:
     # what users do
 
     def _create(self, act):
-        self.wishes[act.who] = act.value
+        self.wishes[act.target] = act.value
         self.call("POST", JOBS, act.value.body)
 
     def _delete(self, act):
-        self.wishes[act.who].deleted = True
-        self.call("DELETE", f"{JOBS}/{act.who}")
+        self.wishes[act.target].deleted = True
+        self.call("DELETE", f"{JOBS}/{act.target}")
 
     def _suspend(self, act):
-        path = f"{JOBS}/{act.who}"
+        path = f"{JOBS}/{act.target}"
         self.call("PATCH", path, {"spec": {"suspend": True}})
         return lambda: self.call("PATCH", path, {"spec": {"suspend": None}})
 
     def _edit_deadline(self, act):
-        self.wishes[act.who].deadlines.append(float(act.value))
-        self.call("PATCH", f"{JOBS}/{act.who}", {"spec": {"deadline": f"{act.value}s"}})
+        self.wishes[act.target].deadlines.append(float(act.value))
+        self.call("PATCH", f"{JOBS}/{act.target}", {"spec": {"deadline": f"{act.value}s"}})
 
     def _edit_pool(self, act):
         before = {name: self.plan.pool["spec"].get(name) for name in act.value}
-        self.call("PATCH", f"{POOLS}/{act.who}", {"spec": act.value})
-        return lambda: self.call("PATCH", f"{POOLS}/{act.who}", {"spec": before})
+        self.call("PATCH", f"{POOLS}/{act.target}", {"spec": act.value})
+        return lambda: self.call("PATCH", f"{POOLS}/{act.target}", {"spec": before})
 
     # what goes wrong
 
     def _of(self, act):
-        return self.leader() if act.who == "leader" else self.replicas[act.who]
+        return self.leader() if act.target == "leader" else self.replicas[act.target]
 
     def _freeze(self, act):
         process = self._of(act).process
@@ -236,7 +242,7 @@ class World:
         return self._cut_ways(("server", self._of(act).name))
 
     def _cut_agent(self, act):
-        name = f"agent-{act.who}"
+        name = f"agent-{act.target}"
         return self._cut_ways(*((a, b) for r in self.replicas for a, b in ((name, r), (r, name))))
 
     def _cut_ways(self, *ways):
@@ -285,12 +291,12 @@ class World:
         return lambda: setattr(self, "clock_step", self.clock_step - act.value)
 
     def _kill_agent(self, act):
-        self.agents[act.who].kill()
-        return self.agents[act.who].begin
+        self.agents[act.target].kill()
+        return self.agents[act.target].begin
 
     def _cut_kubelet(self, act):
-        self.machines.cut.add(act.who)
-        return lambda: self.machines.mend(act.who)
+        self.machines.cut.add(act.target)
+        return lambda: self.machines.mend(act.target)
 
     def _evict(self, _):
         pods = [path for path, body in self.server.store.objects.items() if self._is_chunk(path, body)]
@@ -304,12 +310,12 @@ class World:
         return ours and body["status"]["phase"] not in ENDED
 
     def _node_down(self, act):
-        self.machines.node_is(act.who, "Unknown")
-        self.machines.cut.add(act.who)
+        self.machines.node_is(act.target, "Unknown")
+        self.machines.cut.add(act.target)
 
         def back():
-            self.machines.node_is(act.who, "True")
-            self.machines.mend(act.who)
+            self.machines.node_is(act.target, "True")
+            self.machines.mend(act.target)
 
         return back
 
@@ -334,7 +340,9 @@ class World:
             await asyncio.sleep(1.0)
         # a job that was refused for its pool says something else once its deadline has passed
         deadlines = [
-            act.at + max(self.wishes[act.who].deadlines, default=0) for act in self.plan.acts if act.who in self.wishes
+            act.at + max(self.wishes[act.target].deadlines, default=0)
+            for act in self.plan.acts
+            if act.target in self.wishes
         ]
         await asyncio.sleep(max(SLOWEST, max(deadlines, default=0) + 5 - self.loop.now))
         quiet = self.loop.now

@@ -109,8 +109,8 @@ class NoRotation:
 class NoProbes:
     """No probes are asked."""
 
-    def __init__(self, metrics, *, healthy, ready):
-        self.metrics, self.healthy, self.ready = metrics, healthy, ready
+    def __init__(self, *_, **__):
+        pass
 
     async def start(self, *, port):
         return port
@@ -127,15 +127,12 @@ class Replica:
         self.name = name
         self.process = self.context = None
         self.report_server = None
-        self.probes = None
         self.over = True
         """Whether no process of it runs."""
         self._stop = None
-        self._count = 0
 
     def begin(self):
         """Start a process."""
-        self._count += 1
         self.over = False
         loop, random = self.world.loop, self.world.random
         self.process = Process(self.name, rate=random.uniform(0.9999, 1.0001), epoch=random.uniform(0, 1e5))
@@ -147,12 +144,11 @@ class Replica:
         self._stop = asyncio.Event()
         try:
             await Operator(self._config(), make=self._makers()).run(self._stop)
+            how = None
         except Exception as error:  # noqa: BLE001  the end of the process, as in `main`
-            self.over = True
-            self.world.ended(self, error)
-        else:
-            self.over = True
-            self.world.ended(self, None)
+            how = error
+        self.over = True
+        self.world.ended(self, how)
 
     def _config(self):
         return Config.read({"POD_NAME": self.name, "POD_NAMESPACE": SYSTEM})
@@ -170,17 +166,13 @@ class Replica:
             async def stop(self):
                 replica.report_server = None
 
-        def probes(*args, **more):
-            self.probes = NoProbes(*args, **more)
-            return self.probes
-
         return Makers(
             client=client,
             watches=lambda post, **_: SimWatches(self.world, process, client, post),
             elector=lambda _, **more: ElectorTask(loop, client, **more),
             rotation=NoRotation,
             report_server=Reports,
-            probe_server=probes,
+            probe_server=NoProbes,
         )
 
     def kill(self):

@@ -1,6 +1,6 @@
 """Objects by path, with versions, and the history that watches follow. One store is one etcd.
 
-Bodies are never changed in place: whoever gets one may keep it. ``written`` is called for each change, in order.
+Bodies are never changed in place: a reader may keep one. ``written`` is called for each change, in order.
 """
 
 import bisect
@@ -28,7 +28,7 @@ class Compacted(Exception):  # noqa: N818  an answer, not an error of the progra
 
 @dataclass
 class Store:
-    """``objects``: by path. ``collections``: paths by collection, in order."""
+    """``objects``: by path."""
 
     objects: dict = field(default_factory=dict)
     version: int = 1
@@ -76,8 +76,3 @@ class Store:
         self.compacted = self.version
         for events in self.history.values():
             events.clear()
-
-    def at(self, prefix):
-        """Return the objects below a path, in the order of their names."""
-        there = f"{prefix}/"
-        return [self.objects[path] for path in sorted(self.objects) if path.startswith(there)]

@@ -1,4 +1,4 @@
-"""The story of a play in plain sentences: who wrote what when."""
+"""The story of a play in plain sentences: each write, with its source and its time."""
 
 import orjson
 
@@ -8,14 +8,14 @@ OUTCOMES = {404: "it is not there", 409: "conflict", 410: "too old", 422: "refus
 
 def sentences(lines):
     """Yield a sentence for each line of a story, but for what repeats all the time."""
-    for at, who, what, *more in lines:
+    for at, source, what, *more in lines:
         if what not in VERBS:
-            yield f"{at:8.3f}  {who}: {' '.join(map(str, (what, *more)))}"
+            yield f"{at:8.3f}  {source}: {' '.join(map(str, (what, *more)))}"
             continue
         path, body, code = more
         if "/leases/" in path and code == 200:
             continue
-        yield f"{at:8.3f}  {who} {VERBS[what]} {_object(path, body)}{_said(what, body)}{_outcome(code)}"
+        yield f"{at:8.3f}  {source} {VERBS[what]} {_object(path, body)}{_said(what, body)}{_outcome(code)}"
 
 
 def _object(path, body):

@@ -9,10 +9,10 @@ import secrets
 import time
 import uuid
 
+from cluster_model.clock import BEGIN
+
 from edge.loop import virtual_loop
 
-BEGIN = 1_893_456_000.0
-"""Where virtual time begins: 2030."""
 _monotonic, _time = time.monotonic, time.time
 
 

@@ -1,11 +1,10 @@
 """``hack/edge``: one seed is one run, bit for bit, and a fault that was mended is found when the mend is taken back."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from edge.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,21 +30,10 @@ def test_the_last_line_counts():
     assert re.fullmatch(r"2 seeds, 0 failed, \d\.\d virtual hours, \d+ faults\n", ran.stdout)
 
 
-@pytest.fixture
-def source(tmp_path):
-    """Return a copy of the product that a test may break."""
-    shutil.copytree(ROOT / "operator", tmp_path / "operator", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path / "operator"
-
-
-def test_it_finds_a_leader_that_remembers_an_earlier_term_of_its_own(source):
+def test_it_finds_a_leader_that_remembers_an_earlier_term_of_its_own(tmp_path):
     """Eight minutes of chaos found it: completed work was undone."""
-    path = source / "punctual/kube/cluster/directory.py"
-    text = path.read_text()
-    mended = "        for job in self.jobs.values():\n            job.term = JobInTerm()\n"
-    assert mended in text
-    path.write_text(text.replace(mended, ""))
-    ran = edge("--seeds", "10", "--start", "1", "--source", source)
+    (mutant,) = [one for one in MUTANTS if one.name == "a job of an earlier term is remembered"]
+    ran = edge("--seeds", "10", "--start", "1", "--source", mutant.plant(tmp_path))
     assert ran.returncode == 1
     assert "were accounted and are not" in ran.stdout
     assert "hack/edge --replay" in ran.stdout
