@@ -106,6 +106,35 @@ def test_a_job_that_overruns_pays_itself():
     assert not w.met("liar")
 
 
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("units", [1, 2, 3, 10])
+def test_pilots_may_do_all_units_before_the_reduce_step(units, ended):
+    w = World()
+    w.node("n0", 1)
+    w.apply(job(units=units, deadline=300, chi=None, reduce_duration=2.0, restart="Resume"))
+    w.run_until(lambda w: w.pods)
+    w.run(w.now + 3)
+    if ended:
+        for pod in list(w.pods.values()):
+            w.delete_pod(pod.name, grace=1.0)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert w.state("j1")[0] == "True"
+
+
+def test_a_suspended_job_with_all_units_done_and_none_measured_ends():
+    w = World()
+    w.node("n0", 1)
+    w.apply(job(units=1, deadline=300, chi=None, reduce_duration=2.0, restart="Resume"))
+    w.run_until(lambda w: w.pods)
+    w.run(w.now + 1)
+    w.apply(replace(w.jobs["j1"], suspend=True, generation=2))
+    w.run(w.now + 30)
+    w.apply(replace(w.jobs["j1"], suspend=False, generation=3))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
 def test_pilots_measure_a_job_without_cost_and_their_units_count():
     w = small()
     w.apply(job(units=200, deadline=300, chi=None))

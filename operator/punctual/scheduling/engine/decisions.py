@@ -202,8 +202,9 @@ class Decisions:
         margin = outlook.demand.kept_back - outlook.demand.reduce
         assert self.state.spec is not None
         where = "a share of a processor" if self.state.spec.fluid else some(outlook.processors, "processor")
+        units = outlook.demand.ranges.total
         text = (
-            f"{some(outlook.demand.ranges.total, 'unit')} on {where} from "
+            f"{some(units, 'unit') if units else 'the reduce step'} on {where} from "
             f"{span(max(0.0, outlook.start - now))} on, forecast in {span(outlook.finish - now)}, "
             f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
         )

@@ -268,9 +268,8 @@ class Dispatcher:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
             return
         units = st.job.units  # the reduce step is stored as one unit after the last
-        cost = st.cost
-        assert cost is not None
-        end = np.array([now + st.job.reduce_duration + cost.theta_cp])
+        start_up = st.cost.theta_cp if st.cost else 0.0  # no pilot may have ended by itself
+        end = np.array([now + st.job.reduce_duration + start_up])
         self._create(now, st, [(Range(units, units + 1), place)], Walk(np.array([now]), end, -np.inf), kind="Reduce")
         self.state.schedule.remove(st.job.uid)
 
@@ -337,7 +336,8 @@ class Dispatcher:
             if st.state == "Measuring" or reduce:
                 if places[able[0]] < math.inf:
                     continue
-                used = self._pilot(now, st, able[0]) if not reduce else self._reduce_on(now, st, able[0])
+                measures = st.state == "Measuring" and (st.record.pilots or not reduce)
+                used = self._pilot(now, st, able[0]) if measures else self._reduce_on(now, st, able[0])
             else:
                 used = self._run_on_leftovers(now, st, able, places, share=max(1, len(free) // (len(wanting) - i)))
             free = _without(free, able[:used])
