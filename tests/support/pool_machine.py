@@ -1,11 +1,13 @@
 """The life of a Pool, in rules for hypothesis: jobs, nodes, pods and leaders come and go."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from kept import checked_pools
 from world import Worker, World, job
 
 from punctual.runtime.actor import SET_BACK
@@ -18,6 +20,11 @@ admissions = st.sampled_from([{}, {"admission": "Fast"}, {"admission": "Hybrid",
 
 class PoolMachine(RuleBasedStateMachine):
     """Jobs, nodes, pods and leaders come and go; the ledger stays sound and the Pool can be rebuilt."""
+
+    def __init__(self):
+        super().__init__()
+        self.checks = ExitStack()
+        self.checks.enter_context(checked_pools())
 
     @initialize(cpu=st.integers(1, 4), admission=admissions, network=st.sampled_from(["Concurrent", "OnePort"]))
     def start(self, cpu, admission, network):
@@ -93,6 +100,18 @@ class PoolMachine(RuleBasedStateMachine):
         if self.w.now < self.latest - SET_BACK:  # the actor ends there
             self.latest = self.w.now
             self._take_over()
+
+    @rule(
+        headroom=st.sampled_from([0.0, 0.125, 0.5]),
+        margin=st.sampled_from([0.0, 2.0, 5.0]),
+        order=st.sampled_from(["EDF", "FIFO", "MWF"]),
+    )
+    def edit_pool(self, headroom, margin, order):
+        old = self.w.spec
+        discipline = old.discipline if old.admission != "Exact" else replace(old.discipline, order=order)
+        self.w.edit_pool(
+            replace(old, generation=old.generation + 1, headroom=headroom, margin=margin, discipline=discipline)
+        )
 
     @rule(n=st.integers(0, 3), cpu=st.integers(0, 4), ready=st.sampled_from([True, True, False]))
     def node_is(self, n, cpu, ready):
@@ -233,8 +252,11 @@ class PoolMachine(RuleBasedStateMachine):
             assert before[1] <= after[0], (before, after)
 
     def teardown(self):
-        if not hasattr(self, "w"):
-            return
+        with self.checks:
+            if hasattr(self, "w"):
+                self.all_ends()
+
+    def all_ends(self):
         w = self.w
         self.next_worker = Worker(pace=0.2)
         for pod in w.pods.values():

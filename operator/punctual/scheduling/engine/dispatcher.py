@@ -24,6 +24,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE, SOON, WARNING
 from punctual.scheduling.model.wording import span
+from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.scheduling.state.eligibility import NO_PORTS
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
@@ -44,6 +45,10 @@ class Dispatcher:
     mode: AdmissionMode
     given: float = -math.inf
     """Time of the last dispatch."""
+    seen: Plan | None = None
+    """The last plan ..."""
+    delayed: Sequence[float] = ()
+    """... and the times before which demands of it must not begin."""
 
     def work(self, now: float) -> None:
         """Run all stages after a change, otherwise twice a second for work that is due by the clock."""
@@ -161,32 +166,16 @@ class Dispatcher:
         assert self.state.spec is not None
         if self.state.spec.fluid:  # a job has one pod
             return
-        if not any(chunk.late for st in self._active() for chunk in st.record.chunks):
-            return
-        idle: Sequence[Place] = self._idle(now)
-        for uid in list(self.state.active):
-            st = self.state.jobs[uid]
+        late = [(st, chunk) for st in self._active() for chunk in st.record.chunks if _may_be_relieved(now, st, chunk)]
+        idle: Sequence[Place] = self._idle(now) if late else ()
+        for st, chunk in late:
             if not idle:
                 return
-            if st.cost is None:
-                continue
-            for chunk in st.record.chunks:
-                watch = st.watch(chunk)
-                if (
-                    not chunk.late
-                    or chunk.offered is not None
-                    or chunk.kind == "Reduce"
-                    or watch.offered_at is not None
-                    or not watch.looked_at(now)  # its answer and its progress are unknown
-                ):
-                    continue
-                if watch.pod is None or not watch.pod.runs:
-                    continue
-                able = self.planner.eligibility.able(st, idle)
-                helpers, kept = self._share_out(now, st, chunk.size - watch.done, len(able))
-                if helpers:
-                    self.offer(now, st, chunk, chunk.begin + watch.done + kept)
-                    idle = _without(idle, able[:helpers])
+            able, done = self.planner.eligibility.able(st, idle), st.watch(chunk).done
+            helpers, kept = self._share_out(now, st, chunk.size - done, len(able))
+            if helpers:
+                self.offer(now, st, chunk, chunk.begin + done + kept)
+                idle = _without(idle, able[:helpers])
 
     def _share_out(self, now: float, st: JobState, left: int, idle: int) -> tuple[int, int]:
         """Return how many processors take over the tail of a late chunk's rest, and how many units the chunk keeps.
@@ -249,7 +238,9 @@ class Dispatcher:
         plan = self.state.plan
         if self.state.ahead.held and self._waits(now):
             return True
-        if not any(0 < demand.not_before <= now for demand in plan.demands):
+        if self.seen is None or not same_placements(plan, self.seen):
+            self.seen, self.delayed = plan, [d.not_before for d in plan.demands if d.not_before > 0]
+        if not any(at <= now for at in self.delayed):
             return False
         return any(0 < b.demand.not_before <= now and b.start < now for b in plan)
 
@@ -322,7 +313,7 @@ class Dispatcher:
         ``places``: until when each is free. Where that is known, only chunks run that should have ended by then.
         """
         wanting = sorted(
-            (st for st in self.state.live.values() if st.state in UNBOOKED and st.refused_until <= now),
+            (st for st in self.state.live.unpromised() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
         )
         free: Sequence[Place] = self._unbooked(now, places) if wanting else []
@@ -436,3 +427,12 @@ def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:
     """Whether the chunk has answered its offer and reaches, at its own pace, its named end before it must leave."""
     answered = chunk.offered is None and chunk.end < chunk.origin
     return answered and watch.offered_at is not None and max(now, chunk.promised_end) <= watch.offered_at + SOON
+
+
+def _may_be_relieved(now: float, st: JobState, chunk: Chunk) -> bool:
+    """Whether a chunk is late and could answer an offer: its progress is known, and it has no offer yet."""
+    if not chunk.late or chunk.offered is not None or chunk.kind == "Reduce" or st.cost is None:
+        return False
+    watch = st.watch(chunk)
+    runs = watch.pod is not None and watch.pod.runs
+    return runs and watch.offered_at is None and watch.looked_at(now)

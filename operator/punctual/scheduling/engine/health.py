@@ -252,7 +252,7 @@ class HealthChecks:
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
-        late = [st for st in self.state.live.values() if st.state == "Measuring" and now >= st.job.deadline]
+        late = [st for st in self.state.live.unpromised() if st.state == "Measuring" and now >= st.job.deadline]
         for st in late:
             for chunk in st.record.chunks:
                 self.lifecycle.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has passed", own=False)

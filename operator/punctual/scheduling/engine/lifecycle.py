@@ -296,6 +296,7 @@ class Lifecycle:
     def _close(self, ended: float, st: JobState) -> None:
         uid = st.job.uid
         st.watches.clear()
+        st.kept_demand = None
         self.state.active.pop(uid, None)
         self.state.outdated.causes.pop(uid, None)
         self.state.searches.drop(uid)

@@ -22,7 +22,7 @@ from punctual.scheduling.placement.sites import PortHold, Sites
 from punctual.scheduling.placement.timeline import Timeline
 from punctual.scheduling.state.eligibility import Eligibility
 from punctual.scheduling.state.fluid import FluidJobs
-from punctual.scheduling.state.job_state import JobState, end_is_known, expected_end, off
+from punctual.scheduling.state.job_state import JobState, KeptDemand, end_is_known, expected_end, off
 from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
@@ -201,7 +201,23 @@ class Planner:
         return FluidJobs(planner.state, planner.planned, planner.due)
 
     def demand(self, st: JobState, now: float) -> Demand | None:
-        """Return the part of the job that is still to be placed; None: nothing."""
+        """Return the part of the job that is still to be placed; None: nothing.
+
+        The demand of a promised job that waits is kept: it stays the same until something that it is made of changes.
+        """
+        record, job = st.record, st.job
+        if record.promise is None or record.chunks or st.refused_until > now or job.reservation is not None:
+            return self._demand_anew(st, now)
+        eligible = self.eligibility.nodes(st)
+        made_of = (
+            job, st.cost, self.state.spec, record.completed, record.pilots, record.started, record.promise.margin,
+            st.slowed, st.squeezed, eligible, self._ranking_processors(st),
+        )  # fmt: skip
+        if st.kept_demand is None or st.kept_demand.made_of != made_of:
+            st.kept_demand = KeptDemand(made_of, self._demand_anew(st, now))
+        return st.kept_demand.demand
+
+    def _demand_anew(self, st: JobState, now: float) -> Demand | None:
         job, record, cost = st.job, st.record, st.cost
         assert cost is not None
         left = ledger.remaining(job.units, record)
@@ -258,8 +274,13 @@ class Planner:
             deadline=job.deadline,
             load=job.units,
             cost=planned,
-            processors=self.eligibility.processors(st),
+            processors=self._ranking_processors(st),
         )
+
+    def _ranking_processors(self, st: JobState) -> int:
+        """Return the number of processors that the job's rank depends on; 0: the order does not depend on it."""
+        assert self.state.spec is not None
+        return self.eligibility.processors(st) if self.state.spec.discipline.order == "MWF" else 0
 
     def demands(self, now: float, changes: Changes | None = None) -> list[Demand]:
         """Return the demands of all promised jobs."""

@@ -186,7 +186,7 @@ class Repair:
     def _promise_again(self, now: float) -> None:
         """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
         lost = [
-            st for st in self.state.live.values()
+            st for st in self.state.live.unpromised()
             if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
         ]  # fmt: skip
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
@@ -304,7 +304,7 @@ class Refit:
     def _promise_again(self, now: float) -> None:
         """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
         lost = [
-            st for st in self.state.live.values()
+            st for st in self.state.live.unpromised()
             if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
         ]  # fmt: skip
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:

@@ -285,3 +285,8 @@ def _is_allowed(booking: Placement, ground: Timeline) -> bool:
     """Whether all places of a placement are for its demand."""
     where = booking.where if booking.reducer is None else np.append(booking.where, booking.reducer)
     return bool(np.isin(where, ground.sites.at(booking.demand.eligible)).all())
+
+
+def same_placements(plan: Plan, other: Plan) -> bool:
+    """Return whether two plans have the very same placements, made or not. Their times of readiness may differ."""
+    return plan.row is other.row and plan.first is other.first and plan.past == other.past

@@ -279,6 +279,12 @@ class Placement:
     """Index of the place that the reduce step is planned on."""
     port: float = -np.inf
     """When its last transfer ends (OnePort)."""
+    start: float = field(init=False)
+    """When its first chunk starts, or its reduce step if no chunk is left."""
+
+    def __post_init__(self) -> None:
+        """Compute its start once: each step reads that of all placements."""
+        self.start = float(self.starts.min()) if self.starts.size else self.finish - self.demand.reduce
 
     def pieces(self) -> list[list[Range]]:
         """Return what each processor computes: one range, or several if the demand has holes."""
@@ -323,11 +329,6 @@ class Placement:
         """Times by which its chunks' inputs have been sent."""
         cost = self.demand.cost
         return np.asarray(self.starts + cost.theta_cm + np.diff(self.cuts) * cost.tau)
-
-    @property
-    def start(self) -> float:
-        """When its first chunk starts."""
-        return float(self.starts.min()) if self.starts.size else self.finish - self.demand.reduce
 
     @property
     def processors(self) -> int:

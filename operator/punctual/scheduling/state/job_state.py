@@ -14,6 +14,7 @@ from punctual.control.response import KEPT, Response, middle
 from punctual.scheduling.model.actions import SetPoint
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
+from punctual.scheduling.placement.demand import Demand
 from punctual.theory.cost import Cost
 
 State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answered", "Suspended", "Ended"]
@@ -109,6 +110,14 @@ class Judged:
     """How many forecasts in a row have contradicted the condition."""
 
 
+class KeptDemand(NamedTuple):
+    """Demand of a job that owns no chunk."""
+
+    made_of: tuple[object, ...]
+    """Everything that the demand follows from."""
+    demand: Demand | None
+
+
 @dataclass(slots=True)
 class JobState:
     """State of one job."""
@@ -146,6 +155,8 @@ class JobState:
     """The reason of that."""
     unstarted: str = ""
     """Why its pods do not start, in the cluster's words; empty: they do, as far as is known."""
+    kept_demand: KeptDemand | None = None
+    """Its demand while it waits."""
     remarked: frozenset[str] = frozenset()
     """What was told of containers beside the work."""
 

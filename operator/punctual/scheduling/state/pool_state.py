@@ -224,6 +224,7 @@ class PoolState:
         """Note that the job's status may have to be written."""
         self.outdated.record_changed()
         self.outbox.touched[st.job.uid] = None
+        self.live.changed(st.job.uid)
 
 
 def _is_as_large(requests: Resources, share: Resources) -> bool:

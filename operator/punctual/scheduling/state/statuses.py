@@ -10,6 +10,7 @@ from punctual.scheduling.model.actions import Action, CreateChunk, WritePool, Wr
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.wording import some
+from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.outage import why_none
 from punctual.scheduling.state.pool_state import LIVE, PoolState
@@ -25,6 +26,10 @@ class Statuses:
     """Turns the outbox of a step into its actions."""
 
     state: PoolState
+    counted: Plan | None = None
+    """The plan in which jobs were last counted ..."""
+    unbegun: int = 0
+    """... and how many of them had no chunk that has begun."""
 
     def flush(self, now: float) -> list[Action]:
         """Return the step's actions: results first, then statuses that changed, then the rest."""
@@ -108,9 +113,6 @@ class Statuses:
             if self.state.processors.total
             else Verdict("False", reasons.NO_NODES, why_none(self.state.processors, spec))
         )
-        queue = len(self.state.waiting) + sum(
-            1 for uid in self.state.schedule.uids() if not self.state.jobs[uid].record.started
-        )
         return PoolRecord(
             epoch=self.state.epoch,
             observed_generation=asked.generation,
@@ -119,11 +121,21 @@ class Statuses:
             applied=self.state.spec,
             processors=self.state.processors.total,
             free=self.state.processors.free,
-            queue=queue,
+            queue=len(self.state.waiting) + self._unbegun(),
             nodes=self.state.processors.lines(self.state.holding.since),
             miss=self.state.misses.count,
             startups=tuple(self.state.startups.seen),
         )
+
+    def _unbegun(self) -> int:
+        """Return the number of jobs in the schedule of which no chunk has begun."""
+        schedule = self.state.schedule
+        if not schedule.counts_on_ends:  # not all of its work is in a plan
+            return sum(1 for uid in schedule.uids() if not self.state.jobs[uid].record.started)
+        if self.counted is None or not same_placements(schedule.plan, self.counted):
+            begun = (self.state.jobs[uid].record.started for uid in schedule.uids())
+            self.counted, self.unbegun = schedule.plan, sum(1 for at in begun if not at)
+        return self.unbegun
 
     def _without_lost(self, actions: list[Action]) -> list[Action]:
         """Leave out the creation of chunks that were lost within the same step: no record would hold their pods."""
