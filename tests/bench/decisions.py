@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """How long a decision takes: from the answer to a job's create until a watcher sees the condition Admitted.
 
-    tests/bench/decisions.py [--idle 100] [--burst 1000] [--nodes 50] [--admission Hybrid]
+    tests/bench/decisions.py [--idle 100] [--burst 1000 [3000]] [--nodes 50] [--admission Hybrid]
     tests/bench/decisions.py --installed [--kubeconfig FILE]
 
 Prints JSON: quantiles one job at a time, and decisions per second of a burst, from the first create to the last
-decision seen, each with pods created and events told as in life. Nodes and pool are made up, no pod runs.
+decision seen, each with pods created and events told as in life. Nodes and pool are made up, no pod runs. With several
+sizes, one burst follows the other, each into an empty pool. At last a bare client creates as many jobs as the first
+burst had and writes the statuses that the operator wrote at its end: what this server can do on this machine now.
 
 The API server is the bare one (hack/apiserver) on this machine, and the operator a process of our own; so it is with
 --kubeconfig or KUBECONFIG, where our CRDs must stand and no other operator may run. With --installed it is the
@@ -144,10 +146,14 @@ class Bench:
 
     async def decided(self, names, *, within):
         """Wait until all those decisions were seen."""
-        async with asyncio.timeout(within):
-            while any(n not in self.seen for n in names):
-                self.changed.clear()
-                await self.changed.wait()
+        try:
+            async with asyncio.timeout(within):
+                while any(n not in self.seen for n in names):
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            news(f"{sum(n in self.seen for n in names)} of {len(names)} decisions in {within} s")
+            raise
 
     async def idle(self, count):
         """Return milliseconds to each decision, one job at a time."""
@@ -165,7 +171,7 @@ class Bench:
         ``alone``: decisions per second when no more jobs were being created, which takes its share of the machine. An
         age is from the create's answer until the decision is seen.
         """
-        names = [f"burst-{n}" for n in range(count)]
+        names = [f"burst{count}-{n}" for n in range(count)]
         slots = asyncio.Semaphore(CREATES)
 
         async def create(name):
@@ -174,7 +180,7 @@ class Bench:
 
         began = time.monotonic()
         answered = await asyncio.gather(*(create(n) for n in names))
-        await self.decided(names, within=max(300, count / 10))
+        await self.decided(names, within=max(300, count / 5))
         seen = [self.seen[name] for name in names]
         behind = [at for at in seen if at > max(answered)]
         alone = len(behind) / (max(seen) - max(answered)) if behind else None
@@ -186,13 +192,38 @@ class Bench:
             "queue_age_s": {f"p{q}": quantile(ages, q / 100) for q in (50, 99)} | {"max": quantile(ages, 1)},
         }
 
+    async def bare(self, count):
+        """Create jobs and write a status to each, without an operator; return such pairs per second."""
+        path, slots = JOBS.path(namespace=self.namespace), asyncio.Semaphore(CREATES)
+        decided = [body for body in (await self.client.list(path)).items if body.get("status")][:count]
+        await self.clear()
+
+        async def pair(n, like):
+            async with slots:
+                name = f"bare-{n}"
+                await self.create(name)
+                body = {"apiVersion": GROUP, "kind": "DivisibleJob", "metadata": {"name": name}, "status": like["status"]}
+                place = JOBS.path(namespace=self.namespace, name=name)
+                await self.client.put_status(place, body, field_manager="punctual")
+
+        began = time.monotonic()
+        await asyncio.gather(*(pair(n, like) for n, like in enumerate(decided)))
+        return round(len(decided) / (time.monotonic() - began), 1)
+
+    async def clear(self):
+        """Delete all jobs and their pods, and wait until they are gone."""
+        for resource in (JOBS, PODS):
+            kept = resource.path(namespace=self.namespace)
+            while there := (await self.client.list(kept)).items:
+                for item in there:
+                    with contextlib.suppress(errors.NotFound):
+                        path = resource.path(namespace=self.namespace, name=item["metadata"]["name"])
+                        await self.client.delete(path, grace=0)
+        self.seen.clear()
+
     async def clean(self, *, real):
         """Delete what was made; on a real cluster controllers do a part of it."""
-        for resource in (JOBS, PODS):
-            for item in (await self.client.list(resource.path(namespace=self.namespace))).items:
-                path = resource.path(namespace=self.namespace, name=item["metadata"]["name"])
-                with contextlib.suppress(errors.NotFound):
-                    await self.client.delete(path, grace=0)
+        await self.clear()
         with contextlib.suppress(errors.NotFound):
             path = POOLS.path(name=self.namespace)
             if not real:
@@ -252,10 +283,10 @@ class Process:
         return cpu(self.process.pid), resident(self.process.pid)
 
     def end(self):
-        """Stop it."""
+        """Stop it, if it runs."""
         self.process.terminate()
         self.process.wait()
-        self.log.unlink()
+        self.log.unlink(missing_ok=True)
 
 
 class Deployed:
@@ -272,6 +303,23 @@ class Deployed:
 
     def end(self):
         """Leave it as it is."""
+
+
+async def _one_burst(bench, operator, kubeconfig, count):
+    """Return the rates of a burst into an empty pool, and the CPU that operator and server used for it."""
+    await bench.clear()
+    news(f"{count} jobs at once")
+    before, served = operator.used()[0], server(kubeconfig)
+    burst = await bench.burst(count)
+    used = 1000 * (operator.used()[0] - before) / count
+    theirs = served and 1000 * (server(kubeconfig) - served) / count
+    return {
+        "jobs": count,
+        **burst,
+        "operator_cpu_ms_per_decision": round(used, 1),
+        "server_cpu_ms_per_decision": theirs and round(theirs, 1),
+        "operator_over_server_cpu": theirs and round(used / theirs, 2),
+    }
 
 
 async def measure(kubeconfig, options):
@@ -295,13 +343,16 @@ async def measure(kubeconfig, options):
             _, quiet = operator.used()
             news(f"{options.idle} jobs one at a time")
             idle = await bench.idle(options.idle)
-            news(f"{options.burst} jobs at once")
-            before, _ = operator.used()
-            served = server(kubeconfig)
-            burst = await bench.burst(options.burst)
-            after, loaded = operator.used()
+            bursts = [await _one_burst(bench, operator, kubeconfig, count) for count in options.burst]
+            _, loaded = operator.used()
         except TimeoutError:
             sys.exit(f"not decided in time; the operator's log is {operator.log}")
+        bare = {}
+        if not options.installed:
+            operator.end()
+            news(f"{options.burst[0]} jobs by a bare client")
+            rate = await bench.bare(options.burst[0])
+            bare = {"bare_per_second": rate, "of_bare": round(bursts[0]["decisions_per_second"] / rate, 2)}
         return {
             "operator": "installed" if options.installed else "process",
             "idle": {
@@ -309,13 +360,11 @@ async def measure(kubeconfig, options):
                 **{f"p{q}_ms": quantile(idle, q / 100) for q in (50, 90, 99)},
                 "max_ms": quantile(idle, 1),
             },
-            "burst": {
-                "jobs": options.burst,
-                "admission": options.admission,
-                **burst,
-                "operator_cpu_ms_per_decision": round(1000 * (after - before) / options.burst, 1),
-                "server_cpu_ms_per_decision": served and round(1000 * (server(kubeconfig) - served) / options.burst, 1),
-            },
+            "admission": options.admission,
+            "burst": bursts[0],
+            "bursts": bursts,
+            "last_over_first": round(bursts[-1]["decisions_per_second"] / bursts[0]["decisions_per_second"], 2),
+            **bare,
             "resident_mib": {"idle": quiet, "after_burst": loaded},
         }
 
@@ -329,7 +378,7 @@ def main():
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--idle", type=int, default=100)
-    parser.add_argument("--burst", type=int, default=1000)
+    parser.add_argument("--burst", type=int, nargs="+", default=[1000])
     parser.add_argument("--admission", default="Exact", choices=("Exact", "Fast", "Hybrid"))
     parser.add_argument("--nodes", type=int, help="default: 50, 4 with --installed; 200 processors in any case")
     parser.add_argument("--installed", action="store_true")

@@ -145,6 +145,7 @@ class Pool:
         self._reservations.offer()
         self._lifecycle.expire(now)
         self._state.keep_room(now)
+        self._planner.forecast(now)
         self._tracking.run(now)
         return self._statuses.flush(now)
 

@@ -28,7 +28,11 @@ from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
 FORECAST_STEP = 1.0
-"""Minimum change of a forecast, seconds, that is reported."""
+"""Minimum change of a forecast, seconds, that is reported, ..."""
+MOVED = 0.02
+"""... and minimum part of the time until then. So work that begins late does not write the status of each job behind."""
+FORECASTS = 600.0
+"""Jobs per second with forecasts that may be updated: a lazy plan makes all placements for it, some 40 µs each."""
 
 
 class Outcome(NamedTuple):
@@ -46,6 +50,10 @@ class Planner:
 
     state: PoolState
     lifecycle: Lifecycle
+    forecast_at: float = -np.inf
+    """When the forecasts were last updated."""
+    plan_is_new: bool = False
+    """They have not been since the last plan was adopted."""
 
     @property
     def eligibility(self) -> Eligibility:
@@ -298,8 +306,19 @@ class Planner:
         return (st for st in list(self.state.live.values()) if st.state == "Promised")
 
     def adopt(self, plan: Plan, now: float) -> None:
-        """Put a plan in force and update the forecasts that it changes."""
+        """Put a plan in force and update the forecasts that it changes, if that is due."""
         self.state.schedule = ExactSchedule(plan)
+        self.plan_is_new = True
+        self.forecast(now)
+
+    def forecast(self, now: float) -> None:
+        """Update the forecasts after a new plan. With many jobs it waits a while, so that a burst is answered."""
+        if not self.plan_is_new or abs(now - self.forecast_at) < len(self.state.live) / FORECASTS:
+            return
+        self.plan_is_new, self.forecast_at = False, now
+        if not self.state.schedule.counts_on_ends:  # work is in no plan any more
+            return
+        plan = self.state.plan
         booked = {b.demand.uid: b for b in plan}
         for st in self.promised():
             promise = st.record.promise
@@ -307,10 +326,10 @@ class Planner:
                 continue
             booking = booked.get(st.job.uid)
             finish = max(self.running_until(st, now), booking.finish if booking else 0.0)
-            told = promise
-            if abs(finish - promise.finish) > FORECAST_STEP:
+            told, step = promise, max(FORECAST_STEP, MOVED * (finish - now))
+            if abs(finish - promise.finish) > step:
                 told = told._replace(finish=finish)
-            if booking and not st.record.started and abs(booking.start - promise.start) > FORECAST_STEP:
+            if booking and not st.record.started and abs(booking.start - promise.start) > step:
                 told = told._replace(start=booking.start, processors=booking.processors)
             if told != promise:
                 st.record = st.record._replace(promise=told)
