@@ -128,7 +128,7 @@ class Bench:
             self.changed.set()
 
     async def create(self, name, *, deadline="4h"):
-        """Create a job; return when the answer came."""
+        """Create a job; return when the answer came, and its metadata."""
         body = {
             "apiVersion": GROUP,
             "kind": "DivisibleJob",
@@ -141,8 +141,8 @@ class Bench:
                 "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
             },
         }
-        await self.client.create(JOBS.path(namespace=self.namespace), body)
-        return time.monotonic()
+        created = await self.client.create(JOBS.path(namespace=self.namespace), body)
+        return time.monotonic(), created["metadata"]
 
     async def decided(self, names, *, within):
         """Wait until all those decisions were seen."""
@@ -159,7 +159,7 @@ class Bench:
         """Return milliseconds to each decision, one job at a time."""
         times = []
         for n in range(count):
-            answered = await self.create(f"idle-{n}")
+            answered, _ = await self.create(f"idle-{n}")
             await self.decided([f"idle-{n}"], within=30)
             times.append(1000 * max(0.0, self.seen[f"idle-{n}"] - answered))
             await asyncio.sleep(0.1)  # what follows a decision is done: the next one meets a quiet operator
@@ -176,7 +176,8 @@ class Bench:
 
         async def create(name):
             async with slots:
-                return await self.create(name)
+                answered, _ = await self.create(name)
+                return answered
 
         began = time.monotonic()
         answered = await asyncio.gather(*(create(n) for n in names))
@@ -200,10 +201,10 @@ class Bench:
 
         async def pair(n, like):
             async with slots:
-                name = f"bare-{n}"
-                await self.create(name)
-                body = {"apiVersion": GROUP, "kind": "DivisibleJob", "metadata": {"name": name}, "status": like["status"]}
-                place = JOBS.path(namespace=self.namespace, name=name)
+                _, created = await self.create(f"bare-{n}")
+                meta = {name: created[name] for name in ("name", "resourceVersion")}
+                body = {"apiVersion": GROUP, "kind": "DivisibleJob", "metadata": meta, "status": like["status"]}
+                place = JOBS.path(namespace=self.namespace, name=meta["name"])
                 await self.client.put_status(place, body, field_manager="punctual")
 
         began = time.monotonic()

@@ -262,7 +262,7 @@ async def watch(bench, operator, port, agents, options):
     asked, deepest, oldest, middle = [], 0.0, 0.0, memory
     while (now := time.monotonic()) < began + options.seconds or len(asked) < LEAST:
         name = f"job-{len(asked)}"
-        asked.append((name, await bench.create(name)))
+        asked.append((name, (await bench.create(name))[0]))
         if len(asked) % 4 == 0:
             seen = await asyncio.to_thread(metrics, port)
             mailbox = f'{{pool="{bench.namespace}"}}'

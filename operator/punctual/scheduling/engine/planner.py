@@ -30,7 +30,7 @@ from punctual.theory.tolerance import tolerance
 FORECAST_STEP = 1.0
 """Minimum change of a forecast, seconds, that is reported, ..."""
 MOVED = 0.02
-"""... and minimum part of the time until then. So work that begins late does not write the status of each job behind."""
+"""... and minimum part of the time until then. Otherwise work that begins late would write all statuses behind it."""
 FORECASTS = 600.0
 """Jobs per second with forecasts that may be updated: a lazy plan makes all placements for it, some 40 µs each."""
 
