@@ -29,22 +29,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from punctual_agent import watchdog
 from punctual_agent.cgroup import ROOT, CgroupError, Hierarchy
 from punctual_agent.progress import PODS
 from punctual_agent.state import LEASE, State
 
-if TYPE_CHECKING:
-    from punctual_agent.agent import Agent
-    from punctual_agent.metrics import Metrics
-    from punctual_agent.operator_client import Exchanger
-
 log = logging.getLogger(__name__)
 
-EVERY: Final = 1.0
-"""Seconds between two ticks of the agent."""
 OPEN_FILES: Final = 16_384
 
 
@@ -145,6 +138,7 @@ def run(settings: Settings) -> None:
     from punctual_agent.agent import Agent  # noqa: PLC0415
     from punctual_agent.metrics import Metrics, serve  # noqa: PLC0415
     from punctual_agent.operator_client import Exchange, ExchangeError, Exchanger  # noqa: PLC0415
+    from punctual_agent.rounds import Rounds  # noqa: PLC0415
 
     _allow_open_files()
     inbox: queue.SimpleQueue[SetPoints | BaseException | None] = queue.SimpleQueue()
@@ -175,51 +169,22 @@ def run(settings: Settings) -> None:
     exchanger.start()
     started = {"node": settings.node, "instance": agent.instance, "port": server.server_port}
     log.info("agent_started", extra=started | agent.capabilities._asdict())
-    trouble = ""
-    following, whole = time.monotonic(), True
+    rounds = Rounds(agent, exchanger.offer, metrics, time.monotonic())
     while True:
         # ends a process that hangs for any reason, which frees the node's lock for the watchdog
         faulthandler.dump_traceback_later(settings.lease, exit=True)
-        now = time.monotonic()
-        if now >= following:
-            _look(agent, exchanger, metrics, now, whole=whole)
-            whole = not whole
-            following = max(following + EVERY / 2, now)  # what is late is not repeated
+        following = rounds.look(time.monotonic())
         try:
             said = inbox.get(timeout=max(following - time.monotonic(), 0))
         except queue.Empty:
             continue
-        result = "answered"
-        match said:
-            case None:
-                break
-            case SetPoints():
-                if not agent.tell(said, time.monotonic()):
-                    result = "lowerEpoch"
-            case ExchangeError(kind=result):
-                pass
-            case _:
-                raise said
-        metrics.exchanges.labels(result).inc()
-        if result != trouble:
-            trouble = result
-            log.log(
-                logging.INFO if result == "answered" else logging.WARNING,
-                "operator_exchange",
-                extra={"result": result, "error": str(said) if isinstance(said, ExchangeError) else None},
-            )
+        if said is None:
+            break
+        if not isinstance(said, SetPoints | ExchangeError):
+            raise said
+        rounds.hear(said, time.monotonic())
     agent.rest()
     log.info("agent_ended")
-
-
-def _look(agent: "Agent", exchanger: "Exchanger", metrics: "Metrics", now: float, *, whole: bool) -> None:
-    """Tick and report, or only look at guests."""
-    if not whole:
-        agent.glance(now)
-        return
-    with metrics.look.time():
-        report = agent.tick(now)
-    exchanger.offer(report)
 
 
 def _allow_open_files() -> None:

@@ -37,6 +37,28 @@ class ExchangeError(Exception):
         self.kind = kind
 
 
+def question(report: Report) -> bytes:
+    """Return the body that asks for the set points."""
+    return report.model_dump_json(exclude_none=True).encode()
+
+
+def understood(report: Report, status: int, text: bytes) -> SetPoints:
+    """Return the set points that answer a report. Raises ExchangeError, or ValidationError if the answer is none."""
+    if status != http.HTTPStatus.OK:
+        kind = {401: "refused", 403: "refused", 503: "notLeader"}.get(status, "status")
+        raise ExchangeError(kind, f"{status} {_phrase(status)}: {text[:200].decode(errors='replace')}")
+    if len(text) > LARGEST_ANSWER:
+        raise ExchangeError("badAnswer", f"the answer has more than {LARGEST_ANSWER} bytes")
+    points = SetPoints.model_validate_json(text)
+    if points.epoch < report.epoch:
+        raise ExchangeError("lowerEpoch", f"epoch {points.epoch} after {report.epoch}: the leader was replaced")
+    return points
+
+
+def _phrase(status: int) -> str:
+    return http.client.responses.get(status, "")
+
+
 class Exchange:
     """A client of one operator. Not safe for use by two threads at the same time."""
 
@@ -54,19 +76,14 @@ class Exchange:
 
     def post(self, report: Report) -> SetPoints:
         """Send the report and return the set points. Raises ExchangeError."""
-        body = report.model_dump_json(exclude_none=True).encode()
         token = self._read(self._token_file, "noToken").decode("ascii", "replace").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
-            answer = self._request(body, headers, self._read(self._ca_file, "noCA"))
-            points = SetPoints.model_validate_json(answer)
+            status, text = self._request(question(report), headers, self._read(self._ca_file, "noCA"))
+            return understood(report, status, text)
         except Exception as error:
             self.close()
             raise _explained(error) from error
-        if points.epoch < report.epoch:
-            self.close()
-            raise ExchangeError("lowerEpoch", f"epoch {points.epoch} after {report.epoch}: the leader was replaced")
-        return points
 
     def close(self) -> None:
         """Close the connection. The next exchange opens a new one."""
@@ -74,7 +91,7 @@ class Exchange:
             self._connection.close()
             self._connection = None
 
-    def _request(self, body: bytes, headers: dict[str, str], ca: bytes) -> bytes:
+    def _request(self, body: bytes, headers: dict[str, str], ca: bytes) -> tuple[int, bytes]:
         if ca != self._ca or self._context is None:
             self.close()
             self._context, self._ca = _trusting(ca), ca
@@ -88,20 +105,14 @@ class Exchange:
                 raise
         return self._send(body, headers, self._context)
 
-    def _send(self, body: bytes, headers: dict[str, str], context: ssl.SSLContext) -> bytes:
+    def _send(self, body: bytes, headers: dict[str, str], context: ssl.SSLContext) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 self._host, self._port, timeout=self._timeout, context=context
             )
         self._connection.request("POST", self._path, body, headers)
         answer = self._connection.getresponse()
-        text = answer.read(LARGEST_ANSWER + 1)
-        if answer.status != http.HTTPStatus.OK:
-            kind = {401: "refused", 403: "refused", 503: "notLeader"}.get(answer.status, "status")
-            raise ExchangeError(kind, f"{answer.status} {answer.reason}: {text[:200].decode(errors='replace')}")
-        if len(text) > LARGEST_ANSWER:
-            raise ExchangeError("badAnswer", f"the answer has more than {LARGEST_ANSWER} bytes")
-        return text
+        return answer.status, answer.read(LARGEST_ANSWER + 1)
 
     @staticmethod
     def _read(path: Path, kind: str) -> bytes:
