@@ -7,6 +7,8 @@ apiserver   the API server's answers to requests, as bytes
 link        what a client reaches it by: latency, cuts, lost answers
 machines    kubelets, scheduler and garbage collector
 replica     the operator on all of this
-play        one seed: the scene, users, faults and the story
+play        one seed: the scene and the story
+users       what users do
+faults      what goes wrong
 rules       what must hold
 """

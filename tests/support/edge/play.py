@@ -9,15 +9,15 @@ from chaos_lib.ledger import Struck
 from chaos_lib.scribe import Scribe
 
 from edge.agents import Agent
-from edge.apiserver import ENDED, ApiServer, Refused
+from edge.apiserver import ApiServer, Refused
+from edge.faults import LEASE, Faults
 from edge.link import Network
 from edge.loop import Loop, Process
 from edge.machines import Machines
-from edge.plan import HARMLESS, OURS, POOL, SPACE
+from edge.plan import HARMLESS, POOL, SPACE
 from edge.replica import ACCOUNT, SYSTEM, Replica, client_of
+from edge.users import POOLS, Users
 from edge.virtual import BEGIN
-from punctual.kube.cluster.pods import JOB_UID_LABEL
-from punctual.kube.election.elector import Timing
 
 SETTLE = 400.0
 """Seconds after the last act within which everything has to end."""
@@ -26,14 +26,10 @@ SLOWEST = 90.0
 REST, LONG_REST = 60.0, 600.0
 """Seconds without a write that follow; the longer ones after each tenth seed."""
 REFUSED = 300
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/punctual"
 MERGE = "application/merge-patch+json"
-JOBS = f"/apis/{OURS}/namespaces/{SPACE}/divisiblejobs"
-PODS = f"/api/v1/namespaces/{SPACE}/pods"
-POOLS = f"/apis/{OURS}/pools"
 
 
-class World:
+class World(Users, Faults):
     """All that a seed has. ``lines``: the story, as (time, source, what, …)."""
 
     account = ACCOUNT
@@ -178,159 +174,6 @@ class World:
         self.tell("fault", f"over: {act}")
         end = BEGIN + self.loop.now
         self.struck.append(Struck(act.what, begin, end, act.what not in HARMLESS, silences=True))
-
-    # what users do
-
-    def _create(self, act):
-        self.wishes[act.target] = act.value
-        self.call("POST", JOBS, act.value.body)
-
-    def _delete(self, act):
-        self.wishes[act.target].deleted = True
-        self.call("DELETE", f"{JOBS}/{act.target}")
-
-    def _suspend(self, act):
-        path = f"{JOBS}/{act.target}"
-        self.call("PATCH", path, {"spec": {"suspend": True}})
-        return lambda: self.call("PATCH", path, {"spec": {"suspend": None}})
-
-    def _edit_deadline(self, act):
-        self.wishes[act.target].deadlines.append(float(act.value))
-        self.call("PATCH", f"{JOBS}/{act.target}", {"spec": {"deadline": f"{act.value}s"}})
-
-    def _edit_pool(self, act):
-        before = {name: self.plan.pool["spec"].get(name) for name in act.value}
-        self.call("PATCH", f"{POOLS}/{act.target}", {"spec": act.value})
-        return lambda: self.call("PATCH", f"{POOLS}/{act.target}", {"spec": before})
-
-    # what goes wrong
-
-    def _of(self, act):
-        return self.leader() if act.target == "leader" else self.replicas[act.target]
-
-    def _freeze(self, act):
-        process = self._of(act).process
-        self.loop.freeze(process)
-
-        def thaw():
-            process.frozen = False
-
-        return thaw
-
-    def _kill(self, act):
-        replica = self._of(act)
-        replica.kill()
-        return lambda: self._again(replica)
-
-    def _stop(self, act):
-        self._of(act).stop()
-        return lambda: None
-
-    def _slow(self, act):
-        process = self._of(act).process
-        self.loop.slow(process, act.value)
-
-        def undo():
-            process.slow = 0.0
-
-        return undo
-
-    def _cut(self, act):
-        return self._cut_ways((name := self._of(act).name, "server"), ("server", name))
-
-    def _cut_answers(self, act):
-        return self._cut_ways(("server", self._of(act).name))
-
-    def _cut_agent(self, act):
-        name = f"agent-{act.target}"
-        return self._cut_ways(*((a, b) for r in self.replicas for a, b in ((name, r), (r, name))))
-
-    def _cut_ways(self, *ways):
-        self.network.cut.update(ways)
-        return lambda: self.network.cut.difference_update(ways)
-
-    def _deaf_watches(self, act):
-        name = self._of(act).name
-        self.network.deaf.add(name)
-        return lambda: self.network.deaf.discard(name)
-
-    def _late_watches(self, act):
-        name = self._of(act).name
-        self.network.lag[name] = act.value
-        return lambda: self.network.lag.pop(name, None)
-
-    def _kopf_loses(self, act):
-        name = self._of(act).name
-        self.losing[name] = act.value
-        return lambda: self.losing.pop(name, None)
-
-    def _kopf_ends(self, act):
-        if watches := self.watches.get(self._of(act).process):
-            watches.end(act.value)
-        return lambda: None
-
-    def _busy_server(self, act):
-        self.network.refusing = act.value
-        return lambda: setattr(self.network, "refusing", 0.0)
-
-    def _lost_answers(self, act):
-        self.network.losing = act.value
-        return lambda: setattr(self.network, "losing", 0.0)
-
-    def _compact(self, _):
-        self.server.store.compact()
-        return lambda: None
-
-    def _delete_lease(self, _):
-        self.call("DELETE", LEASE)
-        self._told = self.loop.now + Timing().renew
-        return lambda: None
-
-    def _clock_step(self, act):
-        self.clock_step += act.value
-        return lambda: setattr(self, "clock_step", self.clock_step - act.value)
-
-    def _kill_agent(self, act):
-        self.agents[act.target].kill()
-        return self.agents[act.target].begin
-
-    def _cut_kubelet(self, act):
-        self.machines.cut.add(act.target)
-        return lambda: self.machines.mend(act.target)
-
-    def _evict(self, _):
-        pods = [path for path, body in self.server.store.objects.items() if self._is_chunk(path, body)]
-        if pods:
-            self.call("DELETE", self.random.choice(pods))
-        return lambda: None
-
-    def _is_chunk(self, path, body):
-        """Return whether it is a pod of a job that has not ended: what has, must stay until it is accounted."""
-        ours = path.startswith(f"{PODS}/") and JOB_UID_LABEL in (body["metadata"].get("labels") or {})
-        return ours and body["status"]["phase"] not in ENDED
-
-    def _node_down(self, act):
-        self.machines.node_is(act.target, "Unknown")
-        self.machines.cut.add(act.target)
-
-        def back():
-            self.machines.node_is(act.target, "True")
-            self.machines.mend(act.target)
-
-        return back
-
-    def _foreign_pod(self, act):
-        name = f"foreign-{self.loop.now:.0f}"
-        spec = {
-            "nodeSelector": {"pool": POOL},
-            "containers": [{"name": "main", "image": "forever", "resources": {"requests": {"cpu": "700m"}}}],
-        }
-        self.call("POST", PODS, {"metadata": {"name": name, "namespace": SPACE}, "spec": spec})
-        return lambda: self.call("DELETE", f"{PODS}/{name}")
-
-    def _quota(self, _):
-        self.refuses_pods = True
-        return lambda: setattr(self, "refuses_pods", False)
 
     # the end
 
