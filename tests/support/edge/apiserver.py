@@ -186,10 +186,10 @@ class ApiServer:
     def _list(self, kind, namespace, params, light):
         selects = self._selects(kind, params)
         limit, start, at = int(params.get("limit", 0)), "", self.store.version
-        if token := params.get("continue"):
-            at, start = orjson.loads(base64.b64decode(token))
+        if rest := params.get("continue"):
+            at, start = orjson.loads(base64.b64decode(rest))
             if at < self.store.compacted:
-                resume = _token(-1, start)
+                resume = token(-1, start)
                 said = "The provided continue parameter is too old to display a consistent list result."
                 raise Refused(410, "Expired", said, resume=resume)
             if at < 0:
@@ -200,7 +200,7 @@ class ApiServer:
         some = paths[:limit] if limit else paths
         meta = {"resourceVersion": str(at)}
         if len(some) < len(paths):
-            meta["continue"] = _token(at, some[-1])
+            meta["continue"] = token(at, some[-1])
             if not (params.get("labelSelector") or params.get("fieldSelector")):
                 meta["remainingItemCount"] = len(paths) - len(some)
         items = [partial(found[path]) if light else _item(kind, found[path]) for path in some]
@@ -514,7 +514,8 @@ def _item(kind, body):
     return body if kind.model else {name: part for name, part in body.items() if name not in {"kind", "apiVersion"}}
 
 
-def _token(version, start):
+def token(version, start):
+    """Return the continue token of a list of that version, after a path."""
     return base64.b64encode(orjson.dumps([version, start])).decode()
 
 

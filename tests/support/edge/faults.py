@@ -67,6 +67,12 @@ class Faults:
         self.network.lag[name] = act.value
         return lambda: self.network.lag.pop(name, None)
 
+    def _stale_lists(self, act):
+        replica = self._of(act)
+        if watches := self.watches.get(replica.process):
+            watches.renew()
+        return self.network.fall_behind(replica.name)
+
     def _kopf_loses(self, act):
         name = self._of(act).name
         self.losing[name] = act.value

@@ -8,7 +8,7 @@ import hashlib
 
 import orjson
 
-from edge.apiserver import Answer, Watching, partial
+from edge.apiserver import Answer, Watching, partial, token
 from edge.store import Compacted
 
 NEAR, FAR = 0.001, 0.02
@@ -29,6 +29,7 @@ class Network:
         self.lag = {}  # seconds by which the watches of a process are late
         self.refusing = 0.0  # part of the requests that the server refuses: it is busy
         self.losing = 0.0  # part of the answers that are lost
+        self.behind = {}  # by process: the version at which the watch cache of its server stands still
         self.digest = hashlib.sha256()
 
     def later(self, seconds, callback, *args):
@@ -61,7 +62,7 @@ class Network:
             status = {"kind": "Status", "message": "too many requests", "reason": "TooManyRequests", "code": 429}
             answer = Answer(429, status, {"Retry-After": "1"})
         else:
-            answer = self.server.answer(method, path, params, headers, data)
+            answer = self.server.answer(method, path, self._aged(process, method, params, headers), headers, data)
         code = 200 if isinstance(answer, Watching) else answer.code
         self.note(process.name, method, path, params, data, code)
         if method != "GET" and not path.endswith("tokenreviews") and "dryRun" not in params:
@@ -78,6 +79,31 @@ class Network:
             response.content.begin()
         else:
             self.later(self.way(), _give, future, Response(answer.code, head | answer.headers, Body(answer.body)))
+
+    def fall_behind(self, name):
+        """Let a process reach a server with a watch cache that stands still from now on; return what ends that."""
+        self.behind[name] = self.server.store.version
+        for stream in self._streams(name):
+            stream.end()
+
+        def catch_up():
+            self.behind.pop(name, None)
+            for stream in self._streams(name):
+                stream.catch_up()
+
+        return catch_up
+
+    def _streams(self, name):
+        watching = [hear.__self__ for hears in self.server.store.watching.values() for hear in hears]
+        return [stream for stream in watching if stream.process.name == name]
+
+    def _aged(self, process, method, params, headers):
+        """Let kopf's lists be those of a watch cache that is behind: all that hears from kopf must bear it."""
+        version = self.behind.get(process.name, -1)
+        ours = method == "GET" and "limit" in params and headers.get("User-Agent") == "kopf"
+        if not ours or "continue" in params or version < self.server.store.compacted:
+            return params
+        return {**params, "continue": token(version, "")}
 
     def report(self, process, replica, token, data):
         """Send a report to a replica; return the future of (code, text)."""
@@ -125,10 +151,11 @@ class Stream:
     """A watch: events on their way, in order. It ends after its seconds, like the API server's."""
 
     def __init__(self, network, process, watching):
-        self._net, self._process, self._what = network, process, watching
+        self._net, self.process, self._what = network, process, watching
         self._lines = asyncio.Queue()
         self._due = 0.0
         self._kept = []  # what TCP will send again
+        self._ahead = []  # what its server's watch cache does not have yet
         self._over = False
         self.silence = None
 
@@ -148,18 +175,19 @@ class Stream:
                 said = f"too old resource version: {what.version} ({store.compacted})"
                 status = {"kind": "Status", "code": 410, "reason": "Expired", "message": said}
                 self._push({"type": "ERROR", "object": status})
-                self._end()
+                self.end()
                 return
             for event in events:
                 self._hear(event)
         store.watching[what.kind.resource][self._hear] = True
-        net.later(what.seconds, self._end)
+        net.later(what.seconds, self.end)
         if what.bookmarks:
             net.later(BOOKMARK, self._tick)
 
     def _tick(self):
         if not self._over:
-            self._bookmark({})
+            if self.process.name not in self._net.behind:
+                self._bookmark({})
             self._net.later(BOOKMARK, self._tick)
 
     def _bookmark(self, annotations):
@@ -167,8 +195,11 @@ class Stream:
         self._push({"type": "BOOKMARK", "object": {"kind": self._what.kind.kind, "metadata": meta}})
 
     def _hear(self, event):
-        if self._over or self._process.dead:
+        if self._over or self.process.dead:
             self.close()
+            return
+        if event.version > self._net.behind.get(self.process.name, event.version):
+            self._ahead.append(event)
             return
         path, select = event.path, self._what.selects
         now = event.change != "DELETED" and select(path, event.body)
@@ -185,12 +216,12 @@ class Stream:
     def _push(self, event):
         """Put an event on its way. Events never overtake each other."""
         net = self._net
-        due = net.loop.now + net.way() + net.lag.get(self._process.name, 0.0)
+        due = net.loop.now + net.way() + net.lag.get(self.process.name, 0.0)
         self._due = max(due, self._due)
         net.later(self._due - net.loop.now, self._arrive, orjson.dumps(event) + b"\n")
 
     def _arrive(self, line):
-        net, name = self._net, self._process.name
+        net, name = self._net, self.process.name
         if not net.passes("server", name) or name in net.deaf or self._kept:
             if not self._kept:
                 net.later(RESENT, self._resend)
@@ -203,7 +234,14 @@ class Stream:
         for line in kept:
             self._arrive(line)
 
-    def _end(self):
+    def catch_up(self):
+        """Send what the watch cache has got meanwhile."""
+        ahead, self._ahead = self._ahead, []
+        for event in ahead:
+            self._hear(event)
+
+    def end(self):
+        """End it in good order."""
         if not self._over:
             self.close()
             self._due = max(self._due, self._net.loop.now + self._net.way())

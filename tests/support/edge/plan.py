@@ -60,8 +60,29 @@ def draw(seed):
         plan.acts += _leaders(rng)
         faults = faults[:3]
     plan.acts += [_fault(rng, what, processes, list(plan.nodes)) for what in faults]
+    plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
     plan.acts.sort(key=lambda act: act.at)
     return plan
+
+
+def _gone_and_back(rng, plan):
+    """Return what goes and comes again: jobs, the pool, the namespace, and versions."""
+
+    def unseen():
+        return rng.random() < UNSEEN
+
+    created = [act for act in plan.acts if act.what == "create" and rng.random() < RECREATED]
+    acts = [Act(act.at + rng.uniform(0.1, 50), "recreate", act.target, value=unseen()) for act in created]
+    if rng.random() < 1.5 * RECREATED:
+        acts.append(Act(rng.uniform(5, 110), "recreate pool", POOL, value=unseen()))
+    if rng.random() < GOING:
+        acts.append(Act(rng.uniform(10, 60), "namespace goes", SPACE, rng.uniform(1, 20)))
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        replica = rng.choice(("leader", f"punctual-{rng.randrange(plan.replicas)}"))
+        acts.append(
+            Act(rng.uniform(5, 110), "stale lists", replica, rng.choice((2.0, 8.0, 25.0)) * rng.uniform(0.7, 1.3))
+        )
+    return acts
 
 
 def _pool(rng):
@@ -170,8 +191,13 @@ FAULTS = {
     "quota": 1,
 }
 """How often each comes."""
-HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches"}
+HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches", "stale lists", "recreate"}
 """Faults that take no capacity and no time: no promise may suffer from them alone."""
+
+
+RECREATED, UNSEEN, GOING = 0.1, 0.5, 0.08
+"""How often an object is deleted and created again, part of these that kopf does not see, and how often the namespace
+goes."""
 
 
 RETURNS = 0.3

@@ -47,7 +47,9 @@ class World(Users, Faults):
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))
         self.replicas, self.agents = {}, {}
         self.watches = {}  # by process
-        self.wishes = {}
+        self.wishes = {}  # by name
+        self.former = {}  # of jobs that are gone and have a namesake, by uid
+        self.blind = False  # whether kopf sees nothing
         self.struck = []
         self.errors = []  # ends of replicas that were failures
         self.trespasses = []  # writes of replicas that do not hold the Lease
@@ -84,7 +86,7 @@ class World(Users, Faults):
     def loses(self, process):
         """Return whether an event of kopf's is lost."""
         part = self.losing.get(process.name, 0.0)
-        return part > 0 and self.random.random() < part
+        return self.blind or (part > 0 and self.random.random() < part)
 
     def ended(self, replica, error):
         """Note the end of a replica's process, and let its pod be started again, as a kubelet does."""

@@ -8,9 +8,11 @@ from punctual.errors import Fenced
 def broken(world, writes):
     """Return what is wrong, as sentences."""
     scribe = world.scribe
-    jobs, pods = list(scribe.jobs.values()), [pod for pod in scribe.pods.values() if pod.job]
-    events = _events(world)
+    pods, events = [pod for pod in scribe.pods.values() if pod.job], _events(world)
+    jobs = [job for uid, job in scribe.jobs.items() if uid not in world.former]
     wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
+    for uid, wish in world.former.items():
+        wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [scribe.jobs[uid]], pods, world.struck)]
     wrong += ledger.untold(world.wishes, jobs, events)
     for one in ledger.missed(world.wishes, jobs, world.struck, events):
         if not (one.told and one.faults):
