@@ -10,5 +10,6 @@ replica     the operator on all of this
 play        one seed: the scene and the story
 users       what users do
 faults      what goes wrong
+history     what is written to each object
 rules       what must hold
 """

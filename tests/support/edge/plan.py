@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 from chaos_lib.jobs import Wish
+from cluster_model.clock import BEGIN, written
 
 OURS = "punctual.dev/v1alpha1"
 SPACE = "work"
@@ -27,7 +28,7 @@ class Act:
 
     def __str__(self):
         lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
-        value = "" if self.value is None or isinstance(self.value, Wish) else f" {self.value}"
+        value = "" if self.value is None or isinstance(self.value, Wish | dict) else f" {self.value}"
         return f"{self.what} {self.target}{value}{lasts}"
 
 
@@ -60,6 +61,8 @@ def draw(seed):
         plan.acts += _leaders(rng)
         faults = faults[:3]
     plan.acts += [_fault(rng, what, processes, list(plan.nodes)) for what in faults]
+    plan.acts += _reserved(random.Random(f"reserved {seed}"))
+    plan.acts += _profiled(random.Random(f"profiled {seed}"))
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
     plan.acts.sort(key=lambda act: act.at)
     return plan
@@ -146,15 +149,22 @@ def _job(rng, kind):
     return spec, expected, reasons
 
 
-def _life(rng, number):
-    """Return what users do with a job."""
-    kind = rng.choices(list(JOBS), list(JOBS.values()))[0]
-    name, (spec, expected, reasons) = f"{kind}-{number}", _job(rng, kind)
+def _asked(at, name, kind, job):
+    """Return the act that creates a job. ``job``: as of `_job`."""
+    spec, expected, reasons = job
     body = {"apiVersion": OURS, "kind": "DivisibleJob", "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
     deadlines = [float(spec["deadline"].removesuffix("s"))] if "deadline" in spec else []
     wish = Wish(name, kind, body, expected, reasons, deadlines=deadlines)
-    at = rng.uniform(2, 70)
-    acts = [Act(at, "create", name, value=wish)]
+    return Act(at, "create", name, value=wish)
+
+
+def _life(rng, number):
+    """Return what users do with a job."""
+    kind = rng.choices(list(JOBS), list(JOBS.values()))[0]
+    name = f"{kind}-{number}"
+    job = _job(rng, kind)
+    acts = [_asked(at := rng.uniform(2, 70), name, kind, job)]
+    deadlines = acts[0].value.deadlines
     what = rng.random()
     later = at + rng.uniform(0.1, 40)
     if what < 0.1:
@@ -163,6 +173,64 @@ def _life(rng, number):
         acts.append(Act(later, "suspend", name, rng.uniform(0.2, 20)))
     elif what < 0.3 and deadlines:
         acts.append(Act(later, "edit deadline", name, value=round(deadlines[0] + rng.uniform(5, 60))))
+    return acts
+
+
+RESERVED, PROFILED = 0.25, 0.2
+"""Part of the plans with reservations, and with a profile."""
+
+
+def _reserved(rng):
+    """Return a reservation or two, and jobs that run in the window of the first."""
+    if rng.random() >= RESERVED:
+        return []
+    at, length = rng.uniform(2, 40), rng.uniform(20, 40)
+    start = at + rng.uniform(10, 50)
+    acts = [_window("window", at, start, length, rng.randint(1, 2))]
+    if rng.random() < OFTEN:
+        later = rng.uniform(5, 60)
+        acts.append(_window("second", later, later + rng.uniform(5, 60), rng.uniform(5, 30), 1))
+    if rng.random() < OFTEN:
+        spec, expected, reasons = _job(rng, "plain")
+        spec |= {"units": 10, "reservation": "window", "deadline": f"{start + length - at + 60:.0f}s"}
+        spec["cost"]["perUnit"], spec["template"]["spec"]["containers"][0]["image"] = "500ms", "work:0.5"
+        reasons += ("InfeasibleReservation", "ReservationRefused", "ReservationNotFound")
+        acts.append(_asked(at + rng.uniform(0.1, 5), "booked", "booked", (spec, expected, reasons)))
+    if rng.random() < SELDOM:
+        acts.append(Act(at + rng.uniform(1, 60), "unmake", "reservations/window"))
+    return acts
+
+
+OFTEN, SELDOM = 0.5, 0.2
+
+
+def _window(name, at, start, length, processors):
+    times = {"start": written(BEGIN + start), "end": written(BEGIN + start + length)}
+    return _made("Reservation", at, name, {"pool": POOL, "processors": processors, **times})
+
+
+def _made(kind, at, name, spec):
+    """Return the act that makes an object in the namespace."""
+    body = {"apiVersion": OURS, "kind": kind, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+    return Act(at, "make", f"{kind.lower()}s/{name}", value=body)
+
+
+def _profiled(rng):
+    """Return a profile that learns, or is set by hand, and jobs that have their cost from it."""
+    if rng.random() >= PROFILED:
+        return []
+    by_hand = {"perUnit": "500ms"} if rng.random() < OFTEN else {}
+    acts = [_made("Profile", rng.uniform(1, 5), "costs", by_hand)]
+    for number in range(rng.randint(1, 2)):
+        spec, expected, reasons = _job(rng, "plain")
+        del spec["cost"]
+        units = 40
+        spec |= {"units": units, "profile": "costs", "deadline": f"{units + rng.uniform(40, 120):.0f}s"}
+        spec["template"]["spec"]["containers"][0]["image"] = "work:0.5"
+        reasons += ("InfeasibleStartup", "ProfileNotFound")
+        acts.append(_asked(rng.uniform(6, 90), f"profiled-{number}", "profiled", (spec, expected, reasons)))
+    if rng.random() < SELDOM:
+        acts.append(Act(rng.uniform(20, 100), "remake", "profiles/costs"))
     return acts
 
 

@@ -11,6 +11,7 @@ from chaos_lib.scribe import Scribe
 from edge.agents import Agent
 from edge.apiserver import ApiServer, Refused
 from edge.faults import LEASE, Faults
+from edge.history import History
 from edge.link import Network
 from edge.loop import Loop, Process
 from edge.machines import Machines
@@ -42,6 +43,7 @@ class World(Users, Faults):
         self.clock_step = 0.0
         self.server = ApiServer(lambda: BEGIN + self.loop.now + self.clock_step)
         self.server.admit.append(self._admit)
+        self.history = History(self.server.store)
         self.lines = []
         self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.note_write)
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))

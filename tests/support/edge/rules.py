@@ -11,6 +11,7 @@ def broken(world, writes):
     pods, events = [pod for pod in scribe.pods.values() if pod.job], _events(world)
     jobs = [job for uid, job in scribe.jobs.items() if uid not in world.former]
     wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
+    wrong += world.history.wrong
     for uid, wish in world.former.items():
         wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [scribe.jobs[uid]], pods, world.struck)]
     wrong += ledger.untold(world.wishes, jobs, events)

@@ -4,7 +4,8 @@ import dataclasses
 
 from edge.plan import OURS, POOL, SPACE
 
-JOBS = f"/apis/{OURS}/namespaces/{SPACE}/divisiblejobs"
+IN_SPACE = f"/apis/{OURS}/namespaces/{SPACE}"
+JOBS = f"{IN_SPACE}/divisiblejobs"
 POOLS = f"/apis/{OURS}/pools"
 NAMESPACES = "/api/v1/namespaces"
 BLIND = 0.3
@@ -30,6 +31,18 @@ class Users:
     def _delete(self, act):
         if self._ask("DELETE", f"{JOBS}/{act.target}"):
             self.wishes[act.target].deleted = True
+
+    def _make(self, act):
+        self._ask("POST", f"{IN_SPACE}/{act.target.partition('/')[0]}", act.value)
+
+    def _unmake(self, act):
+        self._ask("DELETE", f"{IN_SPACE}/{act.target}")
+
+    def _remake(self, act):
+        """Delete an object and create it again at once."""
+        path = f"{IN_SPACE}/{act.target}"
+        if there := self.server.store.objects.get(path):
+            self._again_below(path.rpartition("/")[0], there)
 
     def _suspend(self, act):
         path = f"{JOBS}/{act.target}"

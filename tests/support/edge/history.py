@@ -1,0 +1,77 @@
+"""What is written to each object, one state after the other: nothing in a status goes back.
+
+It hears of each write as it is stored, so no state is missed.
+"""
+
+import collections
+
+from edge.kinds import BY_RESOURCE
+
+CHANGES = {"ADDED": "created", "DELETED": "deleted"}
+OURS = "punctual.dev/v1alpha1"
+ENDS = ("Completed", "Failed")
+WINDOWS = ("Booked", "Active", "Completed")
+"""States of a window, in their order."""
+
+
+class History:
+    """``wrong``: what went back, as sentences. ``counts``: by (plural, "created" or "deleted")."""
+
+    def __init__(self, store):
+        self.wrong = []
+        self.counts = collections.Counter()
+        store.written.append(self._hear)
+
+    def _hear(self, resource, event):
+        plural = resource.rpartition("/")[2]
+        if event.change in CHANGES:
+            self.counts[plural, CHANGES[event.change]] += 1
+        if event.before is None or event.change == "DELETED" or OURS not in resource:
+            return
+        before, now = (body.get("status") or {} for body in (event.before, event.body))
+        for check in (_numbers, _KINDS.get(BY_RESOURCE[OURS, plural].kind, _nothing)):
+            self.wrong += [f"{event.path.rpartition('/')[2]}: {what}" for what in check(before, now)]
+
+
+def _nothing(_before, _now):
+    return ()
+
+
+def _numbers(before, now):
+    for name in ("epoch", "observedGeneration"):
+        if (now.get(name) or 0) < (before.get(name) or 0):
+            yield f"{name} falls from {before[name]} to {now.get(name)}"
+
+
+def _job(before, now):
+    lost = [r for r in before.get("completed") or () if not _covered(r, now.get("completed") or ())]
+    if lost:
+        yield f"{lost} was accounted and is not: {now.get('completed')}"
+    for kind in ENDS:
+        old, new = _condition(before, kind), _condition(now, kind)
+        if old.get("status") == "True" and (new.get("status"), new.get("reason")) != ("True", old["reason"]):
+            yield f"it was {kind} by {old['reason']} and is {new}"
+        elif old.get("status") == "True" and now.get("finishTime") != before.get("finishTime"):
+            yield f"its end moves from {before.get('finishTime')} to {now.get('finishTime')}"
+
+
+def _reservation(before, now):
+    states = {window["start"]: window["state"] for window in now.get("windows") or ()}
+    for window in before.get("windows") or ():
+        old, new = window["state"], states.get(window["start"])
+        if old in WINDOWS and new in WINDOWS and WINDOWS.index(new) < WINDOWS.index(old):
+            yield f"its window was {old} and is {new}"
+    if before.get("finishTime") and now.get("finishTime") != before["finishTime"]:
+        yield f"its end moves from {before['finishTime']} to {now.get('finishTime')}"
+
+
+_KINDS = {"DivisibleJob": _job, "Reservation": _reservation}
+
+
+def _condition(status, kind):
+    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
+
+
+def _covered(part, ranges):
+    """Return whether one of the ranges has all of a part. They are joined where they touch."""
+    return any(r["begin"] <= part["begin"] and part["end"] <= r["end"] for r in ranges)
