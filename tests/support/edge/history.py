@@ -4,8 +4,12 @@ It hears of each write as it is stored, so no state is missed.
 """
 
 import collections
+from dataclasses import dataclass
 
+from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
+from punctual.kube.cluster.pods import JOB_UID_LABEL
+from punctual.kube.format.duration import parse_time
 
 CHANGES = {"ADDED": "created", "DELETED": "deleted"}
 OURS = "punctual.dev/v1alpha1"
@@ -14,23 +18,71 @@ WINDOWS = ("Booked", "Active", "Completed")
 """States of a window, in their order."""
 
 
+@dataclass
+class Stay:
+    """A pod of a job on a node. Times in seconds since the epoch."""
+
+    job: str
+    node: str
+    begin: float
+    end: float = float("inf")
+
+
+@dataclass
+class Window:
+    """A window of a reservation that has begun. ``nodes``: reserved processors by node."""
+
+    name: str
+    nodes: dict
+    begin: float
+    end: float
+
+
 class History:
     """``wrong``: what went back, as sentences. ``counts``: by (plural, "created" or "deleted")."""
 
-    def __init__(self, store):
+    def __init__(self, store, now):
         self.wrong = []
         self.counts = collections.Counter()
+        self.stays = {}  # by uid of the pod
+        self.windows = {}  # by (uid of the reservation, start)
+        self._now = now
         store.written.append(self._hear)
 
     def _hear(self, resource, event):
         plural = resource.rpartition("/")[2]
         if event.change in CHANGES:
             self.counts[plural, CHANGES[event.change]] += 1
+        if plural == "pods":
+            self._note_pod(event)
+        elif plural == "reservations":
+            self._note_windows(event)
         if event.before is None or event.change == "DELETED" or OURS not in resource:
             return
         before, now = (body.get("status") or {} for body in (event.before, event.body))
         for check in (_numbers, _KINDS.get(BY_RESOURCE[OURS, plural].kind, _nothing)):
             self.wrong += [f"{event.path.rpartition('/')[2]}: {what}" for what in check(before, now)]
+
+    def _note_pod(self, event):
+        meta, node = event.body["metadata"], event.body["spec"].get("nodeName")
+        job = (meta.get("labels") or {}).get(JOB_UID_LABEL)
+        if job is None or node is None:
+            return
+        stay = self.stays.setdefault(meta["uid"], Stay(job, node, self._now()))
+        if event.change == "DELETED" or event.body["status"]["phase"] in ENDED:
+            stay.end = min(stay.end, self._now())
+
+    def _note_windows(self, event):
+        meta = event.body["metadata"]
+        for window in (event.body.get("status") or {}).get("windows") or ():
+            if window["state"] == "Active":
+                nodes = {node["name"]: node["processors"] for node in window["nodes"]}
+                begin, end = parse_time(window["start"]), parse_time(window["end"])
+                self.windows[meta["uid"], begin] = Window(meta["name"], nodes, begin, end)
+        if event.change == "DELETED":
+            for (uid, _), window in self.windows.items():
+                if uid == meta["uid"]:
+                    window.end = min(window.end, self._now())
 
 
 def _nothing(_before, _now):

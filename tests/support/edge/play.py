@@ -43,7 +43,7 @@ class World(Users, Faults):
         self.clock_step = 0.0
         self.server = ApiServer(lambda: BEGIN + self.loop.now + self.clock_step)
         self.server.admit.append(self._admit)
-        self.history = History(self.server.store)
+        self.history = History(self.server.store, lambda: BEGIN + self.loop.now)
         self.lines = []
         self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.note_write)
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))

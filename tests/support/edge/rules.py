@@ -12,6 +12,7 @@ def broken(world, writes):
     jobs = [job for uid, job in scribe.jobs.items() if uid not in world.former]
     wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
     wrong += world.history.wrong
+    wrong += _crowded(world)
     for uid, wish in world.former.items():
         wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [scribe.jobs[uid]], pods, world.struck)]
     wrong += ledger.untold(world.wishes, jobs, events)
@@ -26,6 +27,41 @@ def broken(world, writes):
     ]
     wrong += [f"not at rest: {line[1]} {line[2]} {line[3]} at {line[0]:.1f}" for line in writes[:3]]
     return wrong
+
+
+LATE = 2.0
+"""Seconds after the start of a window within which the last pod must have ended."""
+BEFORE = 60.0
+"""Seconds before a window from which on a fault may keep a pod in it."""
+
+
+def _crowded(world):
+    """Return the windows in which processors that are reserved were not left empty, without a fault as the cause."""
+    for window in world.history.windows.values():
+        if any(
+            fault.disturbs and fault.end > window.begin - BEFORE and fault.begin < window.end for fault in world.struck
+        ):
+            continue
+        for node, reserved in window.nodes.items():
+            most = _most(_others(world, window, node), window.begin + LATE, window.end)
+            room = int(world.plan.nodes[node]) - reserved
+            if most > room:
+                yield f"{window.name}: {most} pods on {node} in the window, where {reserved} processors are reserved"
+
+
+def _others(world, window, node):
+    """Return the stays on a node of promised pods that the window is not for."""
+    for stay in world.history.stays.values():
+        spec = world.scribe.jobs[stay.job].body["spec"]
+        if stay.node == node and spec.get("class") != "Guest" and spec.get("reservation") != window.name:
+            yield stay
+
+
+def _most(stays, begin, end):
+    """Return how many of them overlap at most."""
+    stays = [stay for stay in stays if stay.begin < end and stay.end > begin]
+    moments = [begin, *(stay.begin for stay in stays if stay.begin > begin)]
+    return max(sum(stay.begin <= at < stay.end for stay in stays) for at in moments)
 
 
 def _may(world, error):
