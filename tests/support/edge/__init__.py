@@ -10,6 +10,8 @@ replica     the operator on all of this
 play        one seed: the scene and the story
 users       what users do
 faults      what goes wrong
+applications users' own pods, and the limits that agents put on them
 history     what is written to each object
+ends        how a play has ended, for a comparison with one without faults
 rules       what must hold
 """

@@ -64,7 +64,9 @@ class Agent:
             points = wire.SetPoints.model_validate_json(text)
             if points.epoch < epoch:
                 replica = None
-            epoch = max(epoch, points.epoch)
+                continue
+            epoch = points.epoch
+            self.world.applications.obey(self.node, points, BEGIN + loop.now)
 
     def _pods(self):
         """Read what the pods of the node have done. A worker sees its offer, and answers."""
@@ -80,4 +82,7 @@ class Agent:
             pods.append(
                 wire.PodReport(uid=body["metadata"]["uid"], done=done, end=end, cpu_seconds=max(0.0, now - life.began))
             )
+        for uid, app in self.world.applications.on(self.node, now).items():
+            cap, period = app.limit or (None, None)
+            pods.append(wire.PodReport(uid=uid, done=int(app.count), written=app.since_last(), cap=cap, period=period))
         return pods

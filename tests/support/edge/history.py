@@ -39,7 +39,7 @@ class Window:
 
 
 class History:
-    """``wrong``: what went back, as sentences. ``counts``: by (plural, "created" or "deleted")."""
+    """``wrong``: what went back, as sentences. ``counts``: by ("created" or "deleted", plural, name of its owner)."""
 
     def __init__(self, store, now):
         self.wrong = []
@@ -52,7 +52,7 @@ class History:
     def _hear(self, resource, event):
         plural = resource.rpartition("/")[2]
         if event.change in CHANGES:
-            self.counts[plural, CHANGES[event.change]] += 1
+            self.counts[CHANGES[event.change], plural, _owner(event.body)] += 1
         if plural == "pods":
             self._note_pod(event)
         elif plural == "reservations":
@@ -83,6 +83,13 @@ class History:
             for (uid, _), window in self.windows.items():
                 if uid == meta["uid"]:
                     window.end = min(window.end, self._now())
+
+
+def _owner(body):
+    """Return the name of what an object is about: its owner, what an event regards, or itself."""
+    meta = body["metadata"]
+    owners = meta.get("ownerReferences") or [body.get("regarding") or meta]
+    return owners[0].get("name", "")
 
 
 def _nothing(_before, _now):

@@ -4,10 +4,12 @@ So a part of a plan can be played, too: ``--shrink`` takes acts away while it st
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chaos_lib.jobs import Wish
 from cluster_model.clock import BEGIN, written
+
+from edge.applications import ALONE, LABEL, PACE
 
 OURS = "punctual.dev/v1alpha1"
 SPACE = "work"
@@ -34,17 +36,22 @@ class Act:
 
 @dataclass
 class Plan:
-    """``acts`` in the order of their moments."""
+    """``acts`` in the order of their moments. ``compared``: its end must be that of its `plain` part."""
 
     seed: int
     replicas: int
     nodes: dict
     pool: dict
     acts: list = field(default_factory=list)
+    compared: bool = False
 
     def without(self, acts):
         """Return the plan without some acts."""
-        return Plan(self.seed, self.replicas, self.nodes, self.pool, [act for act in self.acts if act not in acts])
+        return replace(self, acts=[act for act in self.acts if act not in acts])
+
+    def plain(self):
+        """Return the plan without faults, and without what is changed and changed back."""
+        return replace(self, acts=[act for act in self.acts if act.what in LASTING])
 
 
 def draw(seed):
@@ -63,9 +70,27 @@ def draw(seed):
     plan.acts += [_fault(rng, what, processes, list(plan.nodes)) for what in faults]
     plan.acts += _reserved(random.Random(f"reserved {seed}"))
     plan.acts += _profiled(random.Random(f"profiled {seed}"))
+    plan.acts += _held(random.Random(f"held {seed}"), plan.nodes)
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
     plan.acts.sort(key=lambda act: act.at)
-    return plan
+    return _gentle(plan) if seed % COMPARED == COMPARED // 2 else plan
+
+
+def _gentle(plan):
+    """Return a plan in which nothing takes capacity for good, and each deadline leaves time for all that happens."""
+    acts = [_with_time(act) for act in plan.acts if act.what not in TAKING]
+    return replace(plan, acts=acts, compared=True)
+
+
+def _with_time(act):
+    if act.what == "edit deadline":
+        return replace(act, value=act.value + TIME)
+    if not (isinstance(act.value, Wish) and act.value.expected == "done" and act.value.deadlines):
+        return act
+    wish = act.value
+    deadline = wish.deadlines[0] + TIME
+    body = {**wish.body, "spec": {**wish.body["spec"], "deadline": f"{deadline:.0f}s"}}
+    return replace(act, value=replace(wish, body=body, deadlines=[deadline]))
 
 
 def _gone_and_back(rng, plan):
@@ -234,6 +259,29 @@ def _profiled(rng):
     return acts
 
 
+HELD, CORES = 0.2, 4
+"""Part of the plans with pods at a target rate, and the cores that the nodes must have in all for that."""
+
+
+def _held(rng, nodes):
+    """Return a pod of an application, and a target rate that holds it."""
+    if rng.random() >= HELD or sum(map(int, nodes.values())) < CORES:
+        return []
+    spec = {"containers": [{"name": "main", "image": "forever", "resources": {"requests": {"cpu": f"{ALONE}"}}}]}
+    meta = {"name": "solver", "namespace": SPACE, "labels": {LABEL: "solver"}}
+    pod = {"metadata": meta, "spec": {**spec, "nodeSelector": {"pool": POOL}}}
+    rate = {"pool": POOL, "selector": {"matchLabels": {LABEL: "solver"}}, "rate": rng.choice(("40%", "60%"))}
+    if rng.random() < OFTEN:
+        rate["maxRate"] = f"{PACE:.0f}/s"
+    acts = [Act(0.5, "make pod", "pods/solver", value=pod)]
+    acts.append(_made("TargetRate", rng.uniform(1, 60), "solver", rate))
+    if rng.random() < OFTEN:
+        acts.append(Act(rng.uniform(20, 100), "edit rate", "solver", rng.uniform(5, 40), "50%"))
+    if rng.random() < SELDOM:
+        acts.append(Act(rng.uniform(60, 120), "unmake", "targetrates/solver"))
+    return acts
+
+
 FAULTS = {
     "freeze": 4,
     "kill": 4,
@@ -261,6 +309,16 @@ FAULTS = {
 """How often each comes."""
 HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches", "stale lists", "recreate"}
 """Faults that take no capacity and no time: no promise may suffer from them alone."""
+
+
+COMPARED = 10
+"""Of so many seeds one is compared with a run without faults."""
+TIME = 240.0
+"""Seconds by which deadlines are longer there."""
+LASTING = {"create", "delete", "edit deadline", "make", "make pod", "unmake"}
+"""What users do for good."""
+TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", "recreate pool"}
+"""What takes capacity, or what jobs need."""
 
 
 RECREATED, UNSEEN, GOING = 0.1, 0.5, 0.08

@@ -10,6 +10,7 @@ from chaos_lib.scribe import Scribe
 
 from edge.agents import Agent
 from edge.apiserver import ApiServer, Refused
+from edge.applications import Applications
 from edge.faults import LEASE, Faults
 from edge.history import History
 from edge.link import Network
@@ -47,6 +48,7 @@ class World(Users, Faults):
         self.lines = []
         self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.note_write)
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))
+        self.applications = Applications(self.machines)
         self.replicas, self.agents = {}, {}
         self.watches = {}  # by process
         self.wishes = {}  # by name
@@ -198,8 +200,11 @@ class World(Users, Faults):
 
 
 def _counts(line):
-    """Return whether a line of the story is a write that a cluster at rest does not see."""
-    return len(line) > 4 and "/leases/" not in line[3]
+    """Return whether a line of the story is a write that a cluster at rest does not see.
+
+    A target rate's status has the rate as it was measured last, every half minute.
+    """
+    return len(line) > 4 and "/leases/" not in line[3] and "/targetrates/" not in line[3]
 
 
 def play(plan):

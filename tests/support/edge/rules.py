@@ -2,6 +2,9 @@
 
 from chaos_lib import ledger
 
+from edge.applications import ALONE
+from edge.users import IN_SPACE
+from edge.virtual import BEGIN
 from punctual.errors import Fenced
 
 
@@ -13,6 +16,7 @@ def broken(world, writes):
     wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
     wrong += world.history.wrong
     wrong += _crowded(world)
+    wrong += _held(world)
     for uid, wish in world.former.items():
         wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [scribe.jobs[uid]], pods, world.struck)]
     wrong += ledger.untold(world.wishes, jobs, events)
@@ -29,6 +33,23 @@ def broken(world, writes):
     return wrong
 
 
+def _held(world):
+    """Return the pods with another limit than their target rate says, or with one that nothing asks for."""
+    rate = world.server.store.objects.get(f"{IN_SPACE}/targetrates/solver")
+    for node in world.plan.nodes:
+        for application in world.applications.on(node, BEGIN + world.loop.now).values():
+            if rate is None:
+                if application.limit is not None:
+                    yield f"solver is held at {application.limit[0]} cores, and there is no TargetRate"
+                continue
+            status, wanted = rate.get("status") or {}, float(rate["spec"]["rate"].rstrip("%")) / 100
+            got = application.limit[0] / ALONE if application.limit else 1.0
+            if abs(got - wanted) > EPSILON:
+                yield f"solver has {got:.0%} of its CPU, its target is {wanted:.0%}: {status}"
+
+
+EPSILON = 0.05
+"""How far the CPU of a held pod may be from its target."""
 LATE = 2.0
 """Seconds after the start of a window within which the last pod must have ended."""
 BEFORE = 60.0

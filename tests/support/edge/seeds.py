@@ -62,11 +62,15 @@ def _fork(plan, *, story):
 
 
 def _played(plan, *, story):
+    from edge.ends import differences, end_of
     from edge.play import play
     from edge.rules import broken
 
     world, writes = play(plan)
     wrong = broken(world, writes)
+    if plan.compared:
+        plain, _ = play(plan.plain())
+        wrong += differences(end_of(world), end_of(plain))
     lines = world.lines if story or wrong else []
     return Result(plan.seed, wrong, world.loop.now, len(world.struck), world.network.digest.hexdigest()[:16], lines)
 

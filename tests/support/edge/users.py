@@ -35,6 +35,16 @@ class Users:
     def _make(self, act):
         self._ask("POST", f"{IN_SPACE}/{act.target.partition('/')[0]}", act.value)
 
+    def _make_pod(self, act):
+        self._ask("POST", f"{NAMESPACES}/{SPACE}/pods", act.value)
+
+    def _edit_rate(self, act):
+        path = f"{IN_SPACE}/targetrates/{act.target}"
+        if (there := self.server.store.objects.get(path)) is None:
+            return None
+        self.call("PATCH", path, {"spec": {"rate": act.value}})
+        return lambda: self.call("PATCH", path, {"spec": {"rate": there["spec"]["rate"]}})
+
     def _unmake(self, act):
         self._ask("DELETE", f"{IN_SPACE}/{act.target}")
 

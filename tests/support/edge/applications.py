@@ -1,0 +1,60 @@
+"""Users' own pods that iterate, and the CPU limits that agents have put on them.
+
+A limit is the kernel's: it stays in force when an agent dies. Iterations follow from the CPU alone.
+"""
+
+import math
+from dataclasses import dataclass
+
+PACE = 2.0
+"""Iterations per second of a pod alone."""
+ALONE = 0.5
+"""Cores that it has alone: its request."""
+LABEL = "app"
+
+
+@dataclass
+class Application:
+    """One pod. ``limit``: (cores, period), if an agent holds it."""
+
+    node: str
+    at: float
+    count: float = 0.0
+    limit: tuple | None = None
+
+    def advance(self, now):
+        """Count the iterations until now."""
+        self.count += (now - self.at) * self._pace()
+        self.at = now
+
+    def _pace(self):
+        return PACE * min(1.0, self.limit[0] / ALONE if self.limit else 1.0)
+
+    def since_last(self):
+        """Return the seconds since its last iteration ended."""
+        return (self.count - math.floor(self.count)) / self._pace()
+
+
+class Applications:
+    """All of them, by uid of the pod."""
+
+    def __init__(self, machines):
+        self._machines = machines
+        self.found = {}
+
+    def on(self, node, now):
+        """Return those that run on a node, by uid, with their counts of now."""
+        there = {}
+        for body, life in self._machines.pods_on(node):
+            if LABEL in (body["metadata"].get("labels") or {}) and now >= life.began:
+                uid = body["metadata"]["uid"]
+                there[uid] = self.found.setdefault(uid, Application(node, life.began))
+                there[uid].advance(now)
+        return there
+
+    def obey(self, node, points, now):
+        """Do what set points say, as an agent does: pods that none names get their CPU back if all are named."""
+        named = {point.uid: (point.cap, point.period) for point in points.pods if point.application}
+        for uid, application in self.on(node, now).items():
+            if uid in named or points.applications_complete:
+                application.limit = named.get(uid)

@@ -1,0 +1,56 @@
+"""How a play has ended, as a value: two runs with the same requests of users must end the same."""
+
+import collections
+
+from edge.kinds import BY_RESOURCE
+from punctual.kube.cluster.pods import JOB_UID_LABEL
+
+WANTED = {
+    "DivisibleJob": ("state", "reason", "completed", "chunks"),
+    "Pool": ("processors", "free", "queue", "applied"),
+    "Reservation": ("state", "windows", "finishTime"),
+    "TargetRate": ("target", "pods"),
+    "Profile": (),
+    "Node": (),
+    "ConfigMap": (),
+    "PersistentVolumeClaim": (),
+    "Lease": (),
+}
+"""What must be equal: of each kind the names of its objects, their spec, and these fields of their status."""
+
+
+def end_of(world):
+    """Return what is left of each object, by kind and name. What has an owner is named for it."""
+    found = {}
+    for path, body in world.server.store.objects.items():
+        kind = _kind(path)
+        owners = body["metadata"].get("ownerReferences")
+        name = f"of {owners[0]['name']}" if owners else body["metadata"]["name"]
+        if kind in WANTED:
+            status = body.get("status") or {}
+            spec = body.get("spec") if kind != "Lease" else None
+            found[kind, name] = {"spec": spec, **{name: status.get(name) for name in WANTED[kind]}}
+    kept = collections.Counter(_stays(path, body) for path, body in world.server.store.objects.items())
+    return found | {("Pod", where): count for where, count in kept.items() if where}
+
+
+def _kind(path):
+    parts = path.split("/")
+    version = parts[2] if parts[1] == "api" else f"{parts[2]}/{parts[3]}"
+    return BY_RESOURCE[version, parts[-2]].kind
+
+
+def _stays(path, body):
+    """Return the node of a placeholder. Pods of jobs are checked by the ledger."""
+    if _kind(path) != "Pod" or JOB_UID_LABEL in (body["metadata"].get("labels") or {}):
+        return ""
+    return f"on {body['spec'].get('nodeName')}"
+
+
+def differences(faulty, plain):
+    """Return what is different, as sentences."""
+    return [
+        f"{kind} {name} is {here} at the end, and without faults {there}"
+        for kind, name in sorted(faulty.keys() | plain.keys())
+        if (here := faulty.get((kind, name))) != (there := plain.get((kind, name)))
+    ]
