@@ -438,6 +438,10 @@ class ApiServer:
         self.store.put(kind.resource, at, made)
         return made
 
+    def renewed(self, body):
+        """Return a body with a version of its own."""
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.store.next())}}
+
     def drop(self, kind, at):
         """Let an object be gone, whatever its finalizers."""
         if at in self.store.objects:

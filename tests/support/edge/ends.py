@@ -2,7 +2,7 @@
 
 import collections
 
-from edge.kinds import BY_RESOURCE
+from edge.kinds import kind_of
 from punctual.kube.cluster.pods import JOB_UID_LABEL
 
 WANTED = {
@@ -23,7 +23,7 @@ def end_of(world):
     """Return what is left of each object, by kind and name. What has an owner is named for it."""
     found = {}
     for path, body in world.server.store.objects.items():
-        kind = _kind(path)
+        kind = kind_of(path).kind
         owners = body["metadata"].get("ownerReferences")
         name = f"of {owners[0]['name']}" if owners else body["metadata"]["name"]
         if kind in WANTED:
@@ -34,15 +34,9 @@ def end_of(world):
     return found | {("Pod", where): count for where, count in kept.items() if where}
 
 
-def _kind(path):
-    parts = path.split("/")
-    version = parts[2] if parts[1] == "api" else f"{parts[2]}/{parts[3]}"
-    return BY_RESOURCE[version, parts[-2]].kind
-
-
 def _stays(path, body):
     """Return the node of a placeholder. Pods of jobs are checked by the ledger."""
-    if _kind(path) != "Pod" or JOB_UID_LABEL in (body["metadata"].get("labels") or {}):
+    if kind_of(path).kind != "Pod" or JOB_UID_LABEL in (body["metadata"].get("labels") or {}):
         return ""
     return f"on {body['spec'].get('nodeName')}"
 
@@ -54,3 +48,21 @@ def differences(faulty, plain):
         for kind, name in sorted(faulty.keys() | plain.keys())
         if (here := faulty.get((kind, name))) != (there := plain.get((kind, name)))
     ]
+
+
+MORE = {"pods": 1, "events": 1, "configmaps": 0}
+"""Creates and deletes that a fault may cause for each job."""
+
+
+def surplus(world, plain):
+    """Return what was created or deleted more often than without faults, and more often than the faults explain.
+
+    What users do is theirs: jobs that they delete or create again are left out.
+    """
+    given = {act.target for act in world.plan.acts if act.what in {"delete", "recreate"}}
+    faults = len(world.struck)
+    for key, count in sorted(world.history.counts.items()):
+        change, plural, owner = key
+        before = plain.history.counts[key]
+        if owner not in given and plural in MORE and count > before + MORE[plural] * faults:
+            yield f"{plural} of {owner}: {count} {change}, {before} without faults, {faults} faults"

@@ -1,8 +1,10 @@
 """What goes wrong in a play."""
 
 from edge.apiserver import ENDED
+from edge.kinds import kind_of
 from edge.plan import POOL, SPACE
 from edge.replica import SYSTEM
+from edge.users import JOBS
 from punctual.kube.cluster.pods import JOB_UID_LABEL
 from punctual.kube.election.elector import Timing
 
@@ -99,6 +101,35 @@ class Faults:
         self.call("DELETE", LEASE)
         self._told = self.loop.now + Timing().renew
         return lambda: None
+
+    def _restore(self, _):
+        """Remember all objects, and bring them back as they were."""
+        saved = dict(self.server.store.objects)
+        return lambda: self._bring_back(saved)
+
+    def _bring_back(self, saved):
+        """Let the store have these objects again, with new versions: all watches end, and changes are forgotten."""
+        store = self.server.store
+        self.network.end_watches()
+        self.history.listens = False
+        for path, body in list(store.objects.items()):
+            if path not in saved or saved[path]["metadata"]["uid"] != body["metadata"]["uid"]:
+                store.remove(kind_of(path).resource, path, self.server.renewed(body))
+        for path, body in saved.items():
+            if store.objects.get(path) is not body:
+                store.put(kind_of(path).resource, path, self.server.renewed(body))
+        store.compact()
+        self.history.listens = True
+        jobs = self._there(JOBS)
+        for name in [name for name in self.wishes if name not in jobs]:
+            del self.wishes[name]
+        for name in jobs:
+            self.wishes[name].deleted = False
+        for uid, job in list(self.scribe.jobs.items()):
+            job.statuses.clear()
+            job.times.clear()
+            if job.name not in self.wishes:
+                del self.scribe.jobs[uid]
 
     def _clock_step(self, act):
         self.clock_step += act.value

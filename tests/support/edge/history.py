@@ -44,12 +44,15 @@ class History:
     def __init__(self, store, now):
         self.wrong = []
         self.counts = collections.Counter()
+        self.listens = True
         self.stays = {}  # by uid of the pod
         self.windows = {}  # by (uid of the reservation, start)
         self._now = now
         store.written.append(self._hear)
 
     def _hear(self, resource, event):
+        if not self.listens:
+            return
         plural = resource.rpartition("/")[2]
         if event.change in CHANGES:
             self.counts[CHANGES[event.change], plural, _owner(event.body)] += 1

@@ -60,6 +60,13 @@ KINDS = (
 BY_RESOURCE = {(kind.version, kind.plural): kind for kind in KINDS}
 
 
+def kind_of(path):
+    """Return the kind of the object at a path."""
+    parts = path.split("/")
+    version = parts[2] if parts[1] == "api" else f"{parts[2]}/{parts[3]}"
+    return BY_RESOURCE[version, parts[-2]]
+
+
 class Invalid(Exception):  # noqa: N818  an answer, not an error of the program
     """A body that the API server refuses. ``causes``: (field, message)."""
 

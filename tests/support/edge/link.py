@@ -93,9 +93,15 @@ class Network:
 
         return catch_up
 
-    def _streams(self, name):
+    def _streams(self, name=None):
+        """Return the open watches of a process, or all."""
         watching = [hear.__self__ for hears in self.server.store.watching.values() for hear in hears]
-        return [stream for stream in watching if stream.process.name == name]
+        return [stream for stream in watching if name in {None, stream.process.name}]
+
+    def end_watches(self):
+        """End all watches, as a server does that stops."""
+        for stream in self._streams():
+            stream.end()
 
     def _aged(self, process, method, params, headers):
         """Let kopf's lists be those of a watch cache that is behind: all that hears from kopf must bear it."""

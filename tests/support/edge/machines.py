@@ -11,11 +11,12 @@ import math
 import orjson
 from cluster_model.cluster import Cluster
 
+from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
 from edge.virtual import BEGIN as TIME
 from punctual.kube.cluster.pods import BEGIN as BEGIN_NOTE
 from punctual.kube.cluster.pods import END as END_NOTE
-from punctual.kube.cluster.pods import KIND_LABEL, OFFERED_END
+from punctual.kube.cluster.pods import JOB_UID_LABEL, KIND_LABEL, OFFERED_END
 
 POD = BY_RESOURCE["v1", "pods"]
 NODE = BY_RESOURCE["v1", "nodes"]
@@ -73,6 +74,8 @@ class Machines:
         key, _ = self._places.pop(uid, ("", "")) if gone else self._places.get(uid, ("", ""))
         if key not in self.cluster.pods:
             return
+        if body["status"] != before["status"]:
+            self._unwritten[key] = None  # a kubelet's word stands, also where another one was put over it
         ends = "deletionTimestamp" in body["metadata"] and "deletionTimestamp" not in before["metadata"]
         limited = body["spec"].get("activeDeadlineSeconds") != before["spec"].get("activeDeadlineSeconds")
         if gone or ends:
@@ -84,8 +87,10 @@ class Machines:
         self._kicked.set()
 
     def _add(self, uid, event):
-        if event.body["spec"].get("nodeName"):
+        if event.body["spec"].get("nodeName") and JOB_UID_LABEL not in (event.body["metadata"].get("labels") or {}):
             return  # an agent's or an operator's pod: it is not modelled
+        if event.body["status"]["phase"] in ENDED:
+            return  # it was there before: a kubelet does not run it again
         copied = copy.deepcopy(event.body)
         copied["metadata"]["name"] = uid
         self._places[uid] = f"{copied['metadata']['namespace']}/{uid}", event.path

@@ -54,8 +54,8 @@ class Plan:
         return replace(self, acts=[act for act in self.acts if act.what in LASTING])
 
 
-def draw(seed):
-    """Return the plan of a seed."""
+def draw(seed, *, restore=False):
+    """Return the plan of a seed. ``restore``: with the store brought back to an earlier state."""
     rng = random.Random(f"plan {seed}")
     plan = Plan(seed, rng.choice((2, 2, 3)), {f"n{i + 1}": str(rng.choice((1, 2, 3))) for i in range(2)}, _pool(rng))
     for number in range(rng.randint(3, 7)):
@@ -72,6 +72,9 @@ def draw(seed):
     plan.acts += _profiled(random.Random(f"profiled {seed}"))
     plan.acts += _held(random.Random(f"held {seed}"), plan.nodes)
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
+    if restore:
+        rng = random.Random(f"restore {seed}")
+        plan.acts.append(Act(rng.uniform(5, 100), "restore", seconds=rng.uniform(1, 30)))
     plan.acts.sort(key=lambda act: act.at)
     return _gentle(plan) if seed % COMPARED == COMPARED // 2 else plan
 

@@ -62,7 +62,7 @@ def _fork(plan, *, story):
 
 
 def _played(plan, *, story):
-    from edge.ends import differences, end_of
+    from edge.ends import differences, end_of, surplus
     from edge.play import play
     from edge.rules import broken
 
@@ -71,6 +71,7 @@ def _played(plan, *, story):
     if plan.compared:
         plain, _ = play(plan.plain())
         wrong += differences(end_of(world), end_of(plain))
+        wrong += surplus(world, plain)
     lines = world.lines if story or wrong else []
     return Result(plan.seed, wrong, world.loop.now, len(world.struck), world.network.digest.hexdigest()[:16], lines)
 
