@@ -4,6 +4,7 @@ import asyncio
 
 from edge.loop import Process
 from edge.machines import offered
+from edge.users import IN_SPACE
 from edge.virtual import BEGIN
 from punctual import wire
 from punctual.kube.cluster.pods import JOB_UID_LABEL
@@ -66,7 +67,8 @@ class Agent:
                 replica = None
                 continue
             epoch = points.epoch
-            self.world.applications.obey(self.node, points, BEGIN + loop.now)
+            wanted = f"{IN_SPACE}/targetrates/solver" in self.world.server.store.objects
+            self.world.applications.obey(self.node, points, BEGIN + loop.now, wanted=wanted)
 
     def _pods(self):
         """Read what the pods of the node have done. A worker sees its offer, and answers."""

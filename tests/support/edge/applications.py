@@ -36,11 +36,12 @@ class Application:
 
 
 class Applications:
-    """All of them, by uid of the pod."""
+    """All of them, by uid of the pod. ``lifted``: when limits were lifted although they were wanted."""
 
     def __init__(self, machines):
         self._machines = machines
         self.found = {}
+        self.lifted = []
 
     def on(self, node, now):
         """Return those that run on a node, by uid, with their counts of now."""
@@ -52,9 +53,11 @@ class Applications:
                 there[uid].advance(now)
         return there
 
-    def obey(self, node, points, now):
+    def obey(self, node, points, now, *, wanted):
         """Do what set points say, as an agent does: pods that none names get their CPU back if all are named."""
         named = {point.uid: (point.cap, point.period) for point in points.pods if point.application}
         for uid, application in self.on(node, now).items():
             if uid in named or points.applications_complete:
+                if wanted and application.limit and uid not in named:
+                    self.lifted.append(now)
                 application.limit = named.get(uid)

@@ -35,6 +35,8 @@ def broken(world, writes):
 
 def _held(world):
     """Return the pods with another limit than their target rate says, or with one that nothing asks for."""
+    if world.applications.lifted and not any(act.what == "recreate pool" for act in world.plan.acts):
+        yield f"solver got all its CPU at {world.applications.lifted[0] - BEGIN:.1f}, and there was a TargetRate"
     rate = world.server.store.objects.get(f"{IN_SPACE}/targetrates/solver")
     for node in world.plan.nodes:
         for application in world.applications.on(node, BEGIN + world.loop.now).values():

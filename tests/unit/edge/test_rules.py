@@ -1,0 +1,155 @@
+"""What the net checks, against histories that must not be: each rule fails."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
+
+from chaos_lib.ledger import Struck
+from edge.applications import Application, Applications
+from edge.ends import differences, surplus
+from edge.history import History, Stay, Window
+from edge.kinds import BY_RESOURCE
+from edge.plan import Act
+from edge.rules import _crowded, _held
+from edge.store import Store
+
+from punctual.wire import SetPoint, SetPoints
+
+OURS = "punctual.dev/v1alpha1"
+DONE = {"type": "Completed", "status": "True", "reason": "Completed"}
+ENDED = {"epoch": 2, "completed": [{"begin": 0, "end": 9}], "conditions": [DONE], "finishTime": "12:00"}
+
+
+def wrong(plural, *statuses):
+    """Return what a history says about an object that has had these statuses."""
+    store = Store()
+    history = History(store, lambda: 0.0)
+    kind = BY_RESOURCE[OURS, plural]
+    for status in statuses:
+        meta = {"name": "one", "uid": "u", "resourceVersion": str(store.next())}
+        store.put(kind.resource, f"{kind.resource}/one", {"metadata": meta, "status": status})
+    return history.wrong
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (ENDED | {"epoch": 1}, "epoch falls from 2 to 1"),
+        (ENDED | {"completed": [{"begin": 0, "end": 8}]}, "was accounted and is not"),
+        (ENDED | {"conditions": []}, "it was Completed by Completed and is {}"),
+        (ENDED | {"conditions": [DONE | {"reason": "Other"}]}, "it was Completed by Completed and is"),
+        (ENDED | {"finishTime": "12:01"}, "its end moves from 12:00 to 12:01"),
+    ],
+)
+def test_a_job_that_goes_back_is_found(now, said):
+    (found,) = wrong("divisiblejobs", ENDED, now)
+    assert said in found
+
+
+def test_a_job_that_goes_on_is_right():
+    begun = {"epoch": 1, "completed": [{"begin": 0, "end": 3}, {"begin": 5, "end": 9}]}
+    refused = {"epoch": 1, "finishTime": "11:00", "conditions": [{"type": "Admitted", "status": "False"}]}
+    assert wrong("divisiblejobs", refused, begun, ENDED) == []
+
+
+def test_a_window_that_goes_back_is_found():
+    times = {"start": "2030-01-01T12:00:00Z", "end": "2030-01-01T13:00:00Z"}
+    window = {**times, "state": "Completed", "nodes": []}
+    before = {"windows": [window], "finishTime": "13:00"}
+    found = wrong("reservations", before, {"windows": [window | {"state": "Active"}]})
+    assert [what.partition(": ")[2] for what in found] == [
+        "its window was Completed and is Active",
+        "its end moves from 13:00 to None",
+    ]
+    assert wrong("reservations", {"windows": [window | {"state": "Booked"}]}, before) == []
+
+
+def world(*stays, faults=()):
+    """Return a world with a window from 100 to 200 that has one of the two processors of n1."""
+    window = Window("window", {"n1": 1}, 100.0, 200.0)
+    history = SimpleNamespace(
+        windows={("u", 100.0): window}, stays={str(number): stay for number, stay in enumerate(stays)}
+    )
+    specs = {"other": {}, "guest": {"class": "Guest"}, "named": {"reservation": "window"}}
+    jobs = {name: SimpleNamespace(body={"spec": spec}) for name, spec in specs.items()}
+    return SimpleNamespace(
+        history=history, struck=faults, plan=SimpleNamespace(nodes={"n1": "2"}), scribe=SimpleNamespace(jobs=jobs)
+    )
+
+
+OVER = (Stay("other", "n1", 50.0, 150.0), Stay("other", "n1", 90.0, 102.5))
+
+
+def test_a_window_with_too_many_pods_is_found():
+    assert list(_crowded(world(*OVER))) == ["window: 2 pods on n1 in the window, where 1 processors are reserved"]
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        world(Stay("other", "n1", 50.0, 150.0), Stay("other", "n1", 90.0, 101.0)),
+        world(Stay("other", "n1", 50.0, 150.0), Stay("other", "n1", 150.0, 300.0)),
+        world(*OVER[:1], Stay("guest", "n1", 90.0), Stay("named", "n1", 100.0), Stay("other", "n2", 100.0)),
+        world(*OVER, faults=[Struck("freeze", 60.0, 99.0, disturbs=True)]),
+    ],
+    ids=["it ends in time", "one after the other", "pods that may be there", "a fault"],
+)
+def test_a_window_that_is_empty_or_disturbed_is_right(there):
+    assert list(_crowded(there)) == []
+
+
+class Held:
+    """A world with one pod of an application."""
+
+    def __init__(self, *, rate, limit):
+        body = {"metadata": {"uid": "u", "labels": {"app": "solver"}}}
+        machines = SimpleNamespace(pods_on=lambda _: [(body, SimpleNamespace(began=0.0))])
+        self.applications = Applications(machines)
+        self.applications.found["u"] = Application("n1", 0.0, limit=limit)
+        path = "/apis/punctual.dev/v1alpha1/namespaces/work/targetrates/solver"
+        objects = {path: {"spec": {"rate": rate}}} if rate else {}
+        self.server = SimpleNamespace(store=SimpleNamespace(objects=objects))
+        self.plan = SimpleNamespace(nodes={"n1": "2"}, acts=[])
+        self.loop = SimpleNamespace(now=10.0)
+
+
+def test_a_pod_with_another_limit_than_its_target_is_found():
+    assert list(_held(Held(rate="40%", limit=(0.2, 0.1)))) == []
+    assert list(_held(Held(rate=None, limit=None))) == []
+    assert "there is no TargetRate" in next(_held(Held(rate=None, limit=(0.2, 0.1))))
+    assert "its target is 40%" in next(_held(Held(rate="40%", limit=(0.4, 0.1))))
+    assert "its target is 40%" in next(_held(Held(rate="40%", limit=None)))
+
+
+def test_a_pod_that_gets_its_cpu_back_too_early_is_found():
+    there = Held(rate="40%", limit=(0.2, 0.1))
+    there.applications.obey("n1", SetPoints(epoch=1), 5.0, wanted=True)
+    assert list(_held(there)) == []
+    named = SetPoints(epoch=1, pods=[SetPoint(uid="u", cap=0.2, rest_cap=0.2, application=True)])
+    there.applications.obey("n1", named, 6.0, wanted=True)
+    there.applications.obey("n1", SetPoints(epoch=1, applications_complete=True), 7.0, wanted=True)
+    assert "got all its CPU" in next(_held(there))
+
+
+def test_ends_that_differ_are_found():
+    same, other = {("Pool", "main"): {"free": 2}}, {("Pool", "main"): {"free": 1}, ("Lease", "old"): {}}
+    assert differences(same, dict(same)) == []
+    assert [what.partition(" is ")[0] for what in differences(same, other)] == ["Lease old", "Pool main"]
+
+
+def test_more_creates_than_the_faults_explain_are_found():
+    def ran(count, *acts, faults=0):
+        counts = {("created", "pods", "one"): count, ("created", "configmaps", "one"): 1}
+        return SimpleNamespace(
+            history=SimpleNamespace(counts=counts), struck=[None] * faults, plan=SimpleNamespace(acts=acts)
+        )
+
+    plain = ran(2)
+    plain.history.counts["created", "configmaps", "one"] = 0
+    assert list(surplus(ran(4, faults=2), plain)) == ["configmaps of one: 1 created, 0 without faults, 2 faults"]
+    assert "pods of one: 5 created, 2 without faults, 2 faults" in list(surplus(ran(5, faults=2), plain))
+    assert list(surplus(ran(5, Act(1.0, "recreate", "one")), plain)) == []
