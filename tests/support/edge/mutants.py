@@ -193,6 +193,31 @@ MUTANTS = (
         'if known is None or meta["generation"] > known.generation:',
         "if known is None:",
     ),
+    Mutant(
+        "another object of the same name is the one that is gone",
+        "cluster/resync.py",
+        'return body if body["metadata"]["uid"] == meta["uid"] else None',
+        "return body",
+    ),
+    Mutant(
+        "after a long comparison, the next one is far away",
+        "cluster/resync.py",
+        "min(took / SHARE, LONGEST)",
+        "took / SHARE",
+    ),
+    # reservations, target rates
+    Mutant(
+        "windows of an earlier leader are not read",
+        "windows/records.py",
+        "        known.term.windows[window_name(known, w.start)] = window\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "held pods are released before all target rates are known",
+        "leader/rates.py",
+        "self._executor.begun and left_alone.isdisjoint(self._directory.rates)",
+        "True",
+    ),
     # reports
     Mutant(
         "an older report is accepted",

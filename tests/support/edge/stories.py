@@ -1,0 +1,149 @@
+"""Plans written out: what once went wrong, or what a fault must not do, as short as it can be told.
+
+Each is played like a seed. A story that a mend belongs to is played with the mend taken back, too: it must fail then.
+"""
+
+from chaos_lib.jobs import Wish
+
+from edge.plan import OURS, POOL, SPACE, Act, Plan
+
+NODES = {"n1": "1", "n2": "1"}
+
+
+def _plan(*acts, nodes=None, seed=1, **pool):
+    spec = {
+        "nodeSelector": {"matchLabels": {"pool": POOL}},
+        "processor": {"cpu": "1", "memory": "64Mi"},
+        "margin": "3s",
+        **pool,
+    }
+    body = {"apiVersion": OURS, "kind": "Pool", "metadata": {"name": POOL}, "spec": spec}
+    return Plan(seed, 2, nodes or NODES, body, sorted(acts, key=lambda act: act.at))
+
+
+def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, **spec):
+    """Return the act that creates a job of units of half a second."""
+    whole = {
+        "pool": POOL,
+        "units": units,
+        "cost": {"perUnit": "500ms", "startup": "2s"},
+        "processors": {"max": most},
+        "chunkRetries": 50,
+        "stallTimeout": "15s",
+        "template": {"spec": {"containers": [{"name": "main", "image": "work:0.5"}]}},
+        **spec,
+    }
+    if whole.get("class") != "Guest":
+        whole["deadline"] = f"{deadline:.0f}s"
+    if reduce:
+        template = {"spec": {"containers": [{"name": "main", "image": "runs:1-0"}]}}
+        whole["reduce"] = {"duration": "2s", "template": template}
+    body = {
+        "apiVersion": OURS,
+        "kind": "DivisibleJob",
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {key: value for key, value in whole.items() if value is not None},
+    }
+    deadlines = [] if whole.get("class") == "Guest" else [deadline]
+    return Act(at, "create", name, value=Wish(name, "plain", body, "done", deadlines=deadlines))
+
+
+def _made(at, kind, name, spec):
+    body = {"apiVersion": OURS, "kind": kind, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
+    return Act(at, "make", f"{kind.lower()}s/{name}", value=body)
+
+
+STORIES = {
+    "a leader is away, another one finishes its job, and it leads again": _plan(
+        _job(5, "short", units=20, reduce=True),
+        _job(40, "long", units=60, most=2, reduce=True),
+        Act(10, "freeze", "leader", 25),
+        Act(45, "freeze", "leader", 25),
+    ),
+    "a watch of kopf's ends while the process is frozen for long": _plan(
+        Act(5, "freeze", "punctual-0", 30),
+        Act(5, "freeze", "punctual-1", 30),
+        Act(40, "kopf ends", "punctual-0", value="divisiblejobs"),
+        Act(40, "kopf ends", "punctual-1", value="divisiblejobs"),
+        _job(45, "unheard", units=20),
+    ),
+    "the Lease is deleted under its holder": _plan(
+        _job(5, "one", units=60, most=2, reduce=True),
+        Act(12, "delete lease"),
+        Act(30, "delete lease"),
+        Act(32, "freeze", "leader", 20),
+    ),
+    "a pod is deleted while nothing leads, and made again by the next leader": _plan(
+        _job(3, "one", units=40, chunkRetries=0),
+        Act(12, "kill", "leader", 40),
+        Act(14, "evict"),
+    ),
+    "a job is created again under its name, and kopf sees neither": _plan(
+        _job(5, "again", units=40, reduce=True),
+        Act(12, "recreate", "again", value=True),
+        Act(70, "recreate", "again", value=True),
+    ),
+    "a job is created again while its watches are silent and the history is forgotten": _plan(
+        _job(5, "again", units=40, most=2, reduce=True),
+        Act(10, "deaf watches", "leader", 8),
+        Act(12, "recreate", "again", value=True),
+        Act(14, "compact"),
+    ),
+    "the pool is created again under its name": _plan(
+        _job(5, "before", units=30),
+        Act(10, "recreate pool", POOL, value=False),
+        _job(40, "after", units=30),
+        Act(80, "recreate pool", POOL, value=True),
+        _job(90, "last", units=30),
+    ),
+    "the namespace goes with all that runs in it, and comes again": _plan(
+        _job(5, "gone", units=60, most=2, reduce=True),
+        _job(6, "guest", units=60, **{"class": "Guest"}),
+        Act(15, "namespace goes", SPACE, 8),
+        _job(30, "new", units=30, reduce=True),
+    ),
+    "a leader's lists are old, and a job that is gone comes back in them": _plan(
+        _job(5, "gone", units=60),
+        Act(8, "stale lists", "leader", 25),
+        Act(9, "delete", "gone"),
+        _job(10, "new", units=30),
+    ),
+    "a window has begun when another replica leads": _plan(
+        _made(3, "Reservation", "window", {
+            "pool": POOL, "processors": 1, "start": "2030-01-01T00:00:30Z", "end": "2030-01-01T00:01:30Z",
+        }),
+        _job(5, "beside", units=60),
+        _job(6, "booked", units=20, reservation="window"),
+        Act(40, "kill", "leader", 5),
+        Act(60, "freeze", "leader", 20),
+    ),
+    "a profile is created again while it learns": _plan(
+        _made(1, "Profile", "costs", {}),
+        _job(5, "first", units=40, cost=None, profile="costs"),
+        Act(30, "remake", "profiles/costs"),
+        _job(60, "second", units=40, cost=None, profile="costs"),
+        Act(65, "kill", "leader", 5),
+    ),
+    "a leader goes just when a guest has ended": _plan(
+        _job(5, "guest", units=20, **{"class": "Guest"}),
+        *(Act(at, "kill", "leader", 1) for at in (16.5, 34.0)),
+    ),
+    "a held pod keeps its limit under the next leader": _plan(
+        Act(0.5, "make pod", "pods/solver", value={
+            "metadata": {"name": "solver", "namespace": SPACE, "labels": {"app": "solver"}},
+            "spec": {
+                "nodeSelector": {"pool": POOL},
+                "containers": [{
+                    "name": "main", "image": "forever", "resources": {"requests": {"cpu": "0.5"}},
+                }],
+            },
+        }),
+        _made(2, "TargetRate", "solver", {
+            "pool": POOL, "selector": {"matchLabels": {"app": "solver"}}, "rate": "40%", "maxRate": "2/s",
+        }),
+        Act(20, "kill", "leader", 5),
+        Act(40, "kill agent", "n1", 3),
+        Act(41, "kill agent", "n2", 3),
+        Act(60, "edit rate", "solver", 20, "60%"),
+    ),
+}  # fmt: skip
