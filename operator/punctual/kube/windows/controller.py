@@ -252,12 +252,12 @@ class WindowController:
         """Update the state of its windows, request new ones, and write the status."""
         now = self._now()
         for window in known.term.windows.values():
-            if window.state == "Booked" and window.start <= now:
-                window.state = "Active"
-                self._emit(known, reasons.ACTIVE, f"{processors(window)} are empty until {format_time(window.end)}")
-            if window.state == "Active" and window.end <= now:
+            if window.state in {"Booked", "Active"} and window.end <= now:
                 window.state = "Completed"
                 self._emit(known, reasons.COMPLETED, "the window is over")
+            elif window.state == "Booked" and window.start <= now:
+                window.state = "Active"
+                self._emit(known, reasons.ACTIVE, f"{processors(window)} kept empty until {format_time(window.end)}")
         if known.spec is not None and known.spec.recurrence is not None:
             self.consider(known)
         over = [name for name, w in known.term.windows.items() if w.end <= now and w.state is not None]

@@ -33,13 +33,14 @@ class Edge:
         self.now, self.doubted = BEGIN, False
         self.directory = directory or Directory()
         self.told, self.statuses, self.events, self.changed, self.nodes = [], [], [], [], frozenset({"n1"})
+        self.notes = []
         self.windows = WindowController(
             7,
             caches=SimpleNamespace(
                 directory=self.directory, labels=lambda _: {"team": "a"}, nodes_of=lambda _pool, _selects: self.nodes
             ),
             writer=SimpleNamespace(submit=lambda _key, op: self.statuses.append(op.body), forget=lambda _: None),
-            recorder=SimpleNamespace(emit=lambda _about, kind, reason, _note: self.events.append((kind, reason))),
+            recorder=SimpleNamespace(emit=self._emit),
             now=lambda: self.now,
             doubted=lambda: self.doubted,
             pools=PoolAccess(
@@ -49,6 +50,10 @@ class Edge:
             ),
         )
         self.add_pool()
+
+    def _emit(self, _about, kind, reason, note):
+        self.events.append((kind, reason))
+        self.notes.append(note)
 
     def add_pool(self, **spec):
         spec = {"nodeSelector": {}, "processor": {"cpu": "1"}, **spec}
@@ -121,6 +126,7 @@ def test_it_becomes_active_and_is_over_by_the_clock(edge):
     edge.windows.tend()
     assert edge.status()["state"] == "Active"
     assert edge.condition("Active")[:2] == ("True", "Active")
+    assert edge.notes[-1] == f"2 processors kept empty until {format_time(BEGIN + 120)}"
     edge.now = BEGIN + 120
     edge.windows.tend()
     assert edge.status()["state"] == "Completed"
@@ -128,6 +134,15 @@ def test_it_becomes_active_and_is_over_by_the_clock(edge):
     assert known.term.finished == BEGIN + 120
     assert not edge.windows.open("main")
     assert edge.events == [("Normal", "Feasible"), ("Normal", "Active"), ("Normal", "Completed")]
+
+
+def test_a_window_that_passed_while_nothing_led_was_never_active(edge):
+    edge.add(processors=1)
+    edge.answer()
+    edge.now = BEGIN + 121
+    edge.windows.tend()
+    assert edge.status()["state"] == "Completed"
+    assert edge.events == [("Normal", "Feasible"), ("Normal", "Completed")]
 
 
 def test_a_refusal_carries_the_window_that_would_do(edge):
