@@ -194,12 +194,6 @@ MUTANTS = (
         "if known is None:",
     ),
     Mutant(
-        "another object of the same name is the one that is gone",
-        "cluster/resync.py",
-        'return body if body["metadata"]["uid"] == meta["uid"] else None',
-        "return body",
-    ),
-    Mutant(
         "after a long comparison, the next one is far away",
         "cluster/resync.py",
         "min(took / SHARE, LONGEST)",
@@ -213,10 +207,10 @@ MUTANTS = (
         "        pass\n",
     ),
     Mutant(
-        "held pods are released before all target rates are known",
+        "a target rate that is gone goes on",
         "leader/rates.py",
-        "self._executor.begun and left_alone.isdisjoint(self._directory.rates)",
-        "True",
+        "            self._mailbox.put(RateDeleted(known.uid))",
+        "            pass",
     ),
     # reports
     Mutant(

@@ -10,19 +10,19 @@ from edge.plan import OURS, POOL, SPACE, Act, Plan
 NODES = {"n1": "1", "n2": "1"}
 
 
-def _plan(*acts, nodes=None, seed=1, **pool):
+def _plan(*acts, compared=False):
+    """Return a plan. ``compared``: it must end as without faults."""
     spec = {
         "nodeSelector": {"matchLabels": {"pool": POOL}},
         "processor": {"cpu": "1", "memory": "64Mi"},
         "margin": "3s",
-        **pool,
     }
     body = {"apiVersion": OURS, "kind": "Pool", "metadata": {"name": POOL}, "spec": spec}
-    return Plan(seed, 2, nodes or NODES, body, sorted(acts, key=lambda act: act.at))
+    return Plan(0, 2, NODES, body, sorted(acts, key=lambda act: act.at), compared)
 
 
-def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, **spec):
-    """Return the act that creates a job of units of half a second."""
+def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, refused="", **spec):
+    """Return the act that creates a job of units of half a second. ``refused``: the reason, where it must be."""
     whole = {
         "pool": POOL,
         "units": units,
@@ -45,7 +45,8 @@ def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, **spec):
         "spec": {key: value for key, value in whole.items() if value is not None},
     }
     deadlines = [] if whole.get("class") == "Guest" else [deadline]
-    return Act(at, "create", name, value=Wish(name, "plain", body, "done", deadlines=deadlines))
+    expected, reasons = ("refused", (refused,)) if refused else ("done", ())
+    return Act(at, "create", name, value=Wish(name, "plain", body, expected, reasons, deadlines=deadlines))
 
 
 def _made(at, kind, name, spec):
@@ -60,12 +61,12 @@ STORIES = {
         Act(10, "freeze", "leader", 25),
         Act(45, "freeze", "leader", 25),
     ),
-    "a watch of kopf's ends while the process is frozen for long": _plan(
-        Act(5, "freeze", "punctual-0", 30),
-        Act(5, "freeze", "punctual-1", 30),
-        Act(40, "kopf ends", "punctual-0", value="divisiblejobs"),
-        Act(40, "kopf ends", "punctual-1", value="divisiblejobs"),
-        _job(45, "unheard", units=20),
+    "a comparison took long, then kopf's watches end, and a job comes": _plan(
+        Act(4, "cut", "punctual-0", 46),
+        Act(4, "cut", "punctual-1", 46),
+        Act(55, "kopf ends", "punctual-0", value="divisiblejobs"),
+        Act(55, "kopf ends", "punctual-1", value="divisiblejobs"),
+        _job(60, "unheard", units=20, deadline=120),
     ),
     "the Lease is deleted under its holder": _plan(
         _job(5, "one", units=60, most=2, reduce=True),
@@ -116,6 +117,15 @@ STORIES = {
         _job(6, "booked", units=20, reservation="window"),
         Act(40, "kill", "leader", 5),
         Act(60, "freeze", "leader", 20),
+        compared=True,
+    ),
+    "a profile goes, kopf does not see it, and a job names it": _plan(
+        _made(1, "Profile", "costs", {"perUnit": "500ms"}),
+        _job(5, "first", units=20, cost=None, profile="costs"),
+        Act(10, "kopf loses", "punctual-0", 2, 1.0),
+        Act(10, "kopf loses", "punctual-1", 2, 1.0),
+        Act(11, "unmake", "profiles/costs"),
+        _job(45, "second", units=20, deadline=60, cost=None, profile="costs", refused="ProfileNotFound"),
     ),
     "a profile is created again while it learns": _plan(
         _made(1, "Profile", "costs", {}),
@@ -128,7 +138,7 @@ STORIES = {
         _job(5, "guest", units=20, **{"class": "Guest"}),
         *(Act(at, "kill", "leader", 1) for at in (16.5, 34.0)),
     ),
-    "a held pod keeps its limit under the next leader": _plan(
+    "a held pod keeps its limit under the next leader, and loses it with its target rate": _plan(
         Act(0.5, "make pod", "pods/solver", value={
             "metadata": {"name": "solver", "namespace": SPACE, "labels": {"app": "solver"}},
             "spec": {
@@ -145,5 +155,6 @@ STORIES = {
         Act(40, "kill agent", "n1", 3),
         Act(41, "kill agent", "n2", 3),
         Act(60, "edit rate", "solver", 20, "60%"),
+        Act(110, "unmake", "targetrates/solver"),
     ),
 }  # fmt: skip

@@ -1,0 +1,60 @@
+"""Short plans written out: each is right, and those that belong to a mend fail without it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from edge.mutants import MUTANTS
+
+ROOT = Path(__file__).parents[3]
+
+
+def stories(*words):
+    """Play stories in a program of its own: virtual time must be there before the product is imported."""
+    ran = subprocess.run([ROOT / "hack/edge", "--stories", *words], capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.timeout(600)
+def test_all_stories_are_right():
+    code, said = stories()
+    assert code == 0, said
+    assert said.endswith(" stories, 0 failed\n")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("story", "without", "said"),
+    [
+        (
+            "a leader is away, another one finishes its job, and it leads again",
+            "a job of an earlier term is remembered",
+            "were accounted and are not",
+        ),
+        (
+            "a comparison took long, then kopf's watches end, and a job comes",
+            "after a long comparison, the next one is far away",
+            "unheard: it has not ended",
+        ),
+        (
+            "a profile goes, kopf does not see it, and a job names it",
+            "resync finds no deletions",
+            "second: promised, though it cannot run",
+        ),
+        (
+            "a window has begun when another replica leads",
+            "windows of an earlier leader are not read",
+            "Reservation window is",
+        ),
+        (
+            "a held pod keeps its limit under the next leader, and loses it with its target rate",
+            "a target rate that is gone goes on",
+            "and there is no TargetRate",
+        ),
+    ],
+)
+def test_a_story_fails_without_its_mend(story, without, said, tmp_path):
+    (mutant,) = [one for one in MUTANTS if one.name == without]
+    code, found = stories(story, "--source", mutant.plant(tmp_path))
+    assert code == 1
+    assert said in found
