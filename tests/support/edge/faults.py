@@ -128,6 +128,7 @@ class Faults:
         for uid, job in list(self.scribe.jobs.items()):
             job.statuses.clear()
             job.times.clear()
+            job.gaps += 1
             if job.name not in self.wishes:
                 del self.scribe.jobs[uid]
 
