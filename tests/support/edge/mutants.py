@@ -207,6 +207,12 @@ MUTANTS = (
         "        pass\n",
     ),
     Mutant(
+        "a pool that starts does not learn of windows",
+        "windows/records.py",
+        "        if window.held and window.end > now and not known.deleting:\n",
+        "        if False:\n",
+    ),
+    Mutant(
         "a target rate that is gone goes on",
         "leader/rates.py",
         "            self._mailbox.put(RateDeleted(known.uid))",

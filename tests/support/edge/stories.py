@@ -119,6 +119,13 @@ STORIES = {
         Act(60, "freeze", "leader", 20),
         compared=True,
     ),
+    "a window is left empty by the leader after the one that booked it": _plan(
+        _made(2, "Reservation", "window", {
+            "pool": POOL, "processors": 1, "start": "2030-01-01T00:01:15Z", "end": "2030-01-01T00:02:15Z",
+        }),
+        Act(10, "kill", "leader", 1),
+        _job(60, "beside", units=150, most=2),
+    ),
     "a profile goes, kopf does not see it, and a job names it": _plan(
         _made(1, "Profile", "costs", {"perUnit": "500ms"}),
         _job(5, "first", units=20, cost=None, profile="costs"),

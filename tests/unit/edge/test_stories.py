@@ -47,6 +47,11 @@ def test_all_stories_are_right():
             "Reservation window is",
         ),
         (
+            "a window is left empty by the leader after the one that booked it",
+            "a pool that starts does not learn of windows",
+            "pods on n1 in the window",
+        ),
+        (
             "a held pod keeps its limit under the next leader, and loses it with its target rate",
             "a target rate that is gone goes on",
             "and there is no TargetRate",
