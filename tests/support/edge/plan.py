@@ -206,6 +206,8 @@ def _life(rng, number):
 
 RESERVED, PROFILED = 0.25, 0.2
 """Part of the plans with reservations, and with a profile."""
+OFTEN, SELDOM = 0.5, 0.2
+"""Part of these with something more."""
 
 
 def _reserved(rng):
@@ -227,9 +229,6 @@ def _reserved(rng):
     if rng.random() < SELDOM:
         acts.append(Act(at + rng.uniform(1, 60), "unmake", "reservations/window"))
     return acts
-
-
-OFTEN, SELDOM = 0.5, 0.2
 
 
 def _window(name, at, start, length, processors):

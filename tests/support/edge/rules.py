@@ -17,8 +17,9 @@ def broken(world, writes):
     wrong += world.history.wrong
     wrong += _crowded(world)
     wrong += _held(world)
-    for uid, wish in world.former.items():
-        wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [scribe.jobs[uid]], pods, world.struck)]
+    former = [(wish, scribe.jobs[uid]) for uid, wish in world.former.items() if uid in scribe.jobs]
+    for wish, job in former:
+        wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [job], pods, world.struck)]
     wrong += ledger.untold(world.wishes, jobs, events)
     for one in ledger.missed(world.wishes, jobs, world.struck, events):
         if not (one.told and one.faults):
@@ -75,7 +76,8 @@ def _crowded(world):
 def _others(world, window, node):
     """Return the stays on a node of promised pods that the window is not for."""
     for stay in world.history.stays.values():
-        spec = world.scribe.jobs[stay.job].body["spec"]
+        job = world.scribe.jobs.get(stay.job)  # one that came and went between two lists was not seen
+        spec = job.body["spec"] if job else {}
         if stay.node == node and spec.get("class") != "Guest" and spec.get("reservation") != window.name:
             yield stay
 
