@@ -10,6 +10,7 @@ from chaos_lib.jobs import Wish
 from cluster_model.clock import BEGIN, written
 
 from edge.applications import ALONE, LABEL, PACE
+from punctual.kube.format.duration import parse_time
 
 OURS = "punctual.dev/v1alpha1"
 SPACE = "work"
@@ -48,6 +49,10 @@ class Plan:
     def without(self, acts):
         """Return the plan without some acts."""
         return replace(self, acts=[act for act in self.acts if act not in acts])
+
+    def window_ends(self):
+        """Return the seconds at which windows of reservations are over."""
+        return [parse_time(act.value["spec"]["end"]) - BEGIN for act in self.acts if _is_window(act)]
 
     def plain(self):
         """Return the plan without faults, and without what is changed and changed back."""
@@ -88,12 +93,20 @@ def _gentle(plan):
 def _with_time(act):
     if act.what == "edit deadline":
         return replace(act, value=act.value + TIME)
+    if _is_window(act):
+        spec = act.value["spec"]
+        times = {name: written(parse_time(spec[name]) + TIME) for name in ("start", "end")}
+        return replace(act, value={**act.value, "spec": {**spec, **times}})
     if not (isinstance(act.value, Wish) and act.value.expected == "done" and act.value.deadlines):
         return act
     wish = act.value
     deadline = wish.deadlines[0] + TIME
     body = {**wish.body, "spec": {**wish.body["spec"], "deadline": f"{deadline:.0f}s"}}
     return replace(act, value=replace(wish, body=body, deadlines=[deadline]))
+
+
+def _is_window(act):
+    return act.what == "make" and act.value["kind"] == "Reservation"
 
 
 def _gone_and_back(rng, plan):
@@ -316,7 +329,7 @@ HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches", "stale lists",
 COMPARED = 10
 """Of so many seeds one is compared with a run without faults."""
 TIME = 240.0
-"""Seconds by which deadlines are longer there."""
+"""Seconds by which deadlines and windows are later there."""
 LASTING = {"create", "delete", "edit deadline", "make", "make pod", "unmake"}
 """What users do for good."""
 TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", "recreate pool"}

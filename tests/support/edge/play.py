@@ -188,7 +188,7 @@ class World(Users, Faults):
         while any(not job.over for job in self.scribe.jobs.values()) and self.loop.now < until:  # noqa: ASYNC110
             await asyncio.sleep(1.0)
         # a job that was refused for its pool says something else once its deadline has passed
-        deadlines = [
+        deadlines = self.plan.window_ends() + [
             act.at + max(self.wishes[act.target].deadlines, default=0)
             for act in self.plan.acts
             if act.target in self.wishes
