@@ -328,7 +328,7 @@ HARMLESS = {"compact", "kopf loses", "kopf ends", "late watches", "stale lists",
 
 COMPARED = 10
 """Of so many seeds one is compared with a run without faults."""
-TIME = 240.0
+TIME = 240
 """Seconds by which deadlines and windows are later there."""
 LASTING = {"create", "delete", "edit deadline", "make", "make pod", "unmake"}
 """What users do for good."""

@@ -81,8 +81,9 @@ class Users:
         wish, there = self.wishes[name], self._there(JOBS).get(name)
         if there and self._ask("DELETE", f"{JOBS}/{name}"):
             self.former[there["metadata"]["uid"]] = dataclasses.replace(wish, deleted=True)
-            self.wishes[name] = dataclasses.replace(wish, deadlines=wish.deadlines[:1])
-            self.call("POST", JOBS, wish.body)
+            body = {**wish.body, "spec": there["spec"]}  # as it was edited
+            self.wishes[name] = dataclasses.replace(wish, body=body, deadlines=wish.deadlines[-1:])
+            self.call("POST", JOBS, body)
 
     def _recreate_pool(self, act):
         """Delete the pool, and create it again as soon as it is gone. Promises delay that."""
