@@ -111,8 +111,8 @@ class Loop(asyncio.AbstractEventLoop):
 
     def __init__(self, seed):
         self.now = 0.0
-        self.troubled = False
-        """Whether any process was ever frozen, slow or killed."""
+        self._hindered = False
+        """Whether a thread with callbacks may be of a process that is frozen, slow or dead."""
         self.random = random.Random(f"order {seed}")
         self.failures = []
         """What the exception handler was told."""
@@ -155,15 +155,15 @@ class Loop(asyncio.AbstractEventLoop):
 
     def kill(self, process):
         """Let no further line of a process run."""
-        self.troubled = process.dead = True
+        self._hindered = process.dead = True
 
     def freeze(self, process):
         """Stop a process where it is. What becomes due meanwhile is due when it is no longer ``frozen``."""
-        self.troubled = process.frozen = True
+        self._hindered = process.frozen = True
 
     def slow(self, process, seconds):
         """Let each callback of a process take so long."""
-        self.troubled = True
+        self._hindered = True
         process.slow = seconds
 
     # the loop's own interface
@@ -174,7 +174,9 @@ class Loop(asyncio.AbstractEventLoop):
         return process.epoch + process.rate * self.now
 
     def call_soon(self, callback, *args, context=None):
-        return self._add(Handle(callback, args, context or contextvars.copy_context()))
+        handle = Handle(callback, args, context or contextvars.copy_context())
+        self._add(handle)
+        return handle
 
     call_soon_threadsafe = call_soon
 
@@ -249,13 +251,15 @@ class Loop(asyncio.AbstractEventLoop):
         thread = handle.context.get(THREAD, self.home)
         if not thread.ready:
             self._threads.append(thread)
+            process = thread.process
+            if process.frozen or process.slow or process.dead:
+                self._hindered = True
         thread.ready.append(handle)
-        return handle
 
     def _turn(self):
         """Run the callbacks of this moment, one after the other. Returns True."""
         count, threads, draw = 0, self._threads, self.random.random
-        while able := threads if not self.troubled else self._able():
+        while able := self._able() if self._hindered else threads:
             thread = able[0] if len(able) == 1 else able[int(draw() * len(able))]
             handle = thread.ready.popleft()
             if not thread.ready:
@@ -275,15 +279,18 @@ class Loop(asyncio.AbstractEventLoop):
         for thread in [t for t in self._threads if t.process.dead]:
             thread.ready.clear()
             self._threads.remove(thread)
+        self._hindered = any(t.process.frozen or t.process.slow or t.busy > self.now for t in self._threads)
         return [t for t in self._threads if not t.process.frozen and t.busy <= self.now]
 
     def _advance(self):
         """Go to the next moment."""
-        moments = [t.busy for t in self._threads if not t.process.frozen and t.busy > self.now]
         timers = self._timers
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
-        at = min([*moments, timers[0][0] if timers else math.inf])
+        at = timers[0][0] if timers else math.inf
+        for thread in self._threads:  # all that may run have run: the others are frozen, or busy until later
+            if not thread.process.frozen:
+                at = min(at, thread.busy)
         if at == math.inf:
             raise Stuck(f"nothing left to do at {self.now:.3f}")
         self.now = max(self.now, at)
