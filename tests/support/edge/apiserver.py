@@ -6,6 +6,7 @@ Written from Kubernetes' documentation and compared with a real one (`compare`).
 
 import base64
 import email.utils
+import functools
 import itertools
 import re
 from dataclasses import dataclass
@@ -445,7 +446,12 @@ class ApiServer:
 
     def date(self):
         """Return the header Date."""
-        return email.utils.formatdate(int(self.now()), usegmt=True)
+        return _date(int(self.now()))
+
+
+@functools.lru_cache(maxsize=16)
+def _date(seconds):
+    return email.utils.formatdate(seconds, usegmt=True)
 
 
 def partial(body):

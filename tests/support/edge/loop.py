@@ -122,7 +122,8 @@ class Loop(asyncio.AbstractEventLoop):
         self._order = itertools.count()
         self._running = False
         self._tasks = {}  # by number: a task that nothing holds would run its `finally`
-        self.home = self.thread(WORLD)
+        self.home = self.current = self.thread(WORLD)
+        """``current``: the thread that runs a callback now."""
         self._world = contextvars.Context()
         self._world.run(THREAD.set, self.home)
 
@@ -148,11 +149,6 @@ class Loop(asyncio.AbstractEventLoop):
         """Begin a task in a new thread of a process."""
         return self.create_task(coroutine, context=self.context_of(process))
 
-    @property
-    def current(self):
-        """The thread that runs a callback now."""
-        return THREAD.get(self.home)
-
     def kill(self, process):
         """Let no further line of a process run."""
         self._hindered = process.dead = True
@@ -170,7 +166,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def time(self):
         """Return what the monotonic clock of the running process shows."""
-        process = THREAD.get(self.home).process
+        process = self.current.process
         return process.epoch + process.rate * self.now
 
     def call_soon(self, callback, *args, context=None):
@@ -271,7 +267,9 @@ class Loop(asyncio.AbstractEventLoop):
                 raise Endless(f"at {self.now:.3f}: {handle.callback}")
             if thread.process.slow:
                 thread.busy = self.now + thread.process.slow
+            self.current = thread
             handle.context.run(handle.callback, *handle.args)
+        self.current = self.home
         return True
 
     def _able(self):
@@ -298,9 +296,3 @@ class Loop(asyncio.AbstractEventLoop):
             handle = heapq.heappop(timers)[2]
             if handle.callback is not None:
                 self._add(handle)
-
-
-def virtual_loop():
-    """Return the virtual loop that runs, or None."""
-    loop = asyncio._get_running_loop()
-    return loop if isinstance(loop, Loop) else None
