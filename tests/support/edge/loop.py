@@ -82,15 +82,15 @@ class Task(asyncio.Task):
 
 
 class Future(asyncio.Future):
-    """A future with a number for its hash."""
+    """A future with a number for its hash, drawn when it is first asked for."""
 
-    def __init__(self, *, number, loop):
-        self.number = number
-        super().__init__(loop=loop)
+    number = None
 
     __eq__ = object.__eq__
 
     def __hash__(self):
+        if self.number is None:
+            self.number = self.get_loop().number()
         return self.number
 
 
@@ -116,7 +116,8 @@ class Loop(asyncio.AbstractEventLoop):
         self.random = random.Random(f"order {seed}")
         self.failures = []
         """What the exception handler was told."""
-        self._numbers = itertools.count(1)
+        self.number = itertools.count(1).__next__
+        """Returns the next number, of a thread, a task or a future."""
         self._timers = []
         self._threads = []  # those with callbacks that are ready
         self._order = itertools.count()
@@ -131,7 +132,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def thread(self, process):
         """Make a thread of a process."""
-        return Thread(process, next(self._numbers))
+        return Thread(process, self.number())
 
     def context(self):
         """Return a context of the thread that runs now, for callbacks from other threads."""
@@ -180,11 +181,13 @@ class Loop(asyncio.AbstractEventLoop):
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(self, when, callback, *args, context=None):
-        context = context or contextvars.copy_context()
+        if context is None:
+            context, process = contextvars.copy_context(), self.current.process
+        else:
+            process = context.get(THREAD, self.home).process
         handle = Handle(callback, args, context, when)
-        process = context.get(THREAD, self.home).process
-        at = max((when - process.epoch) / process.rate, self.now)
-        heapq.heappush(self._timers, (at, next(self._order), handle))
+        at = (when - process.epoch) / process.rate
+        heapq.heappush(self._timers, (max(at, self.now), next(self._order), handle))
         return handle
 
     def in_world(self, seconds, callback, *args):
@@ -193,10 +196,10 @@ class Loop(asyncio.AbstractEventLoop):
         heapq.heappush(self._timers, (self.now + seconds, next(self._order), handle))
 
     def create_future(self):
-        return Future(number=next(self._numbers), loop=self)
+        return Future(loop=self)
 
     def create_task(self, coroutine, *, name=None, context=None):
-        number = next(self._numbers)
+        number = self.number()
         task = Task(coroutine, loop=self, name=name or f"task {number}", context=context, number=number)
         self._tasks[number] = task
         task.add_done_callback(self._drop)
