@@ -151,7 +151,7 @@ class ApiServer:
 
     def _object(self, kind, at, namespace, request, *, light):
         there = self.store.objects.get(at)
-        if kind.model and request.method == "PUT":
+        if kind.model and request.method == "PUT" and request.params.get("fieldValidation") == "Strict":
             self._check_fields(kind, request.body, request.params)
         if there is None:
             return self._missing(kind, at, namespace, request, light=light)
