@@ -79,9 +79,11 @@ class Mailbox(Generic[E]):
 
     async def wait(self, *, at_most: float) -> None:
         """Return when there is mail, or after ``at_most`` seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(at_most):
-                await self._mail.wait()
+        timer = self._loop.call_later(at_most, self._mail.set)  # cheaper than a timeout that cancels the wait
+        try:
+            await self._mail.wait()
+        finally:
+            timer.cancel()
 
     @property
     def depth(self) -> int:

@@ -37,6 +37,8 @@ class Agent:
     async def _run(self, token, instance):
         loop = self.world.loop
         born, sequence, epoch, replica = loop.time(), 0, 0, None
+        hosts = wire.Hosts(cores=float(self.world.plan.nodes[self.node]))
+        host = wire.NodeReport(hosts=hosts, guest_priority="weight")
         while True:
             await asyncio.sleep(EVERY)
             sequence += 1
@@ -46,9 +48,7 @@ class Agent:
                 sequence=sequence,
                 started=loop.time() - born,
                 epoch=epoch,
-                host=wire.NodeReport(
-                    hosts=wire.Hosts(cores=float(self.world.plan.nodes[self.node])), guest_priority="weight"
-                ),
+                host=host,
                 pods=self._pods(),
             )
             replica = replica or self.world.service()

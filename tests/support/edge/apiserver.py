@@ -6,6 +6,7 @@ Written from Kubernetes' documentation and compared with a real one (`compare`).
 
 import base64
 import email.utils
+import functools
 import itertools
 import re
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ class ApiServer:
 
     def _object(self, kind, at, namespace, request, *, light):
         there = self.store.objects.get(at)
-        if kind.model and request.method == "PUT":
+        if kind.model and request.method == "PUT" and request.params.get("fieldValidation") == "Strict":
             self._check_fields(kind, request.body, request.params)
         if there is None:
             return self._missing(kind, at, namespace, request, light=light)
@@ -449,7 +450,12 @@ class ApiServer:
 
     def date(self):
         """Return the header Date."""
-        return email.utils.formatdate(int(self.now()), usegmt=True)
+        return _date(int(self.now()))
+
+
+@functools.lru_cache(maxsize=16)
+def _date(seconds):
+    return email.utils.formatdate(seconds, usegmt=True)
 
 
 def partial(body):

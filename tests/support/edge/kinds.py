@@ -1,6 +1,5 @@
 """Kinds that the API server serves, and what it does to a body before it stores it: defaults, pruning, validation."""
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,17 +74,19 @@ class Invalid(Exception):  # noqa: N818  an answer, not an error of the program
         self.causes = causes
 
 
-@functools.cache
-def schema(plural):
+def _schema(plural):
     """Return the OpenAPI schema of one of Punctual's kinds, as its CRD has it."""
     crd = yaml.load((CRDS / f"punctual.dev_{plural}.yaml").read_text(), Loader=yaml.CSafeLoader)
     return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
+SCHEMAS = {kind.plural: _schema(kind.plural) for kind in KINDS if kind.model}  # read once, not in each fork
+
+
 def shaped(kind, body):
     """Return a body of one of Punctual's kinds without unknown fields, with defaults, and the unknown fields."""
     unknown = []
-    own = {name: part for name, part in schema(kind.plural)["properties"].items() if name in {"spec", "status"}}
+    own = {name: part for name, part in SCHEMAS[kind.plural]["properties"].items() if name in {"spec", "status"}}
     made = {name: body[name] for name in ("apiVersion", "kind", "metadata") if name in body}
     for name, part in own.items():
         if name in body:

@@ -82,15 +82,15 @@ class Task(asyncio.Task):
 
 
 class Future(asyncio.Future):
-    """A future with a number for its hash."""
+    """A future with a number for its hash, drawn when it is first asked for."""
 
-    def __init__(self, *, number, loop):
-        self.number = number
-        super().__init__(loop=loop)
+    number = None
 
     __eq__ = object.__eq__
 
     def __hash__(self):
+        if self.number is None:
+            self.number = self.get_loop().number()
         return self.number
 
 
@@ -111,18 +111,20 @@ class Loop(asyncio.AbstractEventLoop):
 
     def __init__(self, seed):
         self.now = 0.0
-        self.troubled = False
-        """Whether any process was ever frozen, slow or killed."""
+        self._hindered = False
+        """Whether a thread with callbacks may be of a process that is frozen, slow or dead."""
         self.random = random.Random(f"order {seed}")
         self.failures = []
         """What the exception handler was told."""
-        self._numbers = itertools.count(1)
+        self.number = itertools.count(1).__next__
+        """Returns the next number, of a thread, a task or a future."""
         self._timers = []
         self._threads = []  # those with callbacks that are ready
         self._order = itertools.count()
         self._running = False
         self._tasks = {}  # by number: a task that nothing holds would run its `finally`
-        self.home = self.thread(WORLD)
+        self.home = self.current = self.thread(WORLD)
+        """``current``: the thread that runs a callback now."""
         self._world = contextvars.Context()
         self._world.run(THREAD.set, self.home)
 
@@ -130,7 +132,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     def thread(self, process):
         """Make a thread of a process."""
-        return Thread(process, next(self._numbers))
+        return Thread(process, self.number())
 
     def context(self):
         """Return a context of the thread that runs now, for callbacks from other threads."""
@@ -148,33 +150,30 @@ class Loop(asyncio.AbstractEventLoop):
         """Begin a task in a new thread of a process."""
         return self.create_task(coroutine, context=self.context_of(process))
 
-    @property
-    def current(self):
-        """The thread that runs a callback now."""
-        return THREAD.get(self.home)
-
     def kill(self, process):
         """Let no further line of a process run."""
-        self.troubled = process.dead = True
+        self._hindered = process.dead = True
 
     def freeze(self, process):
         """Stop a process where it is. What becomes due meanwhile is due when it is no longer ``frozen``."""
-        self.troubled = process.frozen = True
+        self._hindered = process.frozen = True
 
     def slow(self, process, seconds):
         """Let each callback of a process take so long."""
-        self.troubled = True
+        self._hindered = True
         process.slow = seconds
 
     # the loop's own interface
 
     def time(self):
         """Return what the monotonic clock of the running process shows."""
-        process = THREAD.get(self.home).process
+        process = self.current.process
         return process.epoch + process.rate * self.now
 
     def call_soon(self, callback, *args, context=None):
-        return self._add(Handle(callback, args, context or contextvars.copy_context()))
+        handle = Handle(callback, args, context or contextvars.copy_context())
+        self._add(handle)
+        return handle
 
     call_soon_threadsafe = call_soon
 
@@ -182,11 +181,13 @@ class Loop(asyncio.AbstractEventLoop):
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(self, when, callback, *args, context=None):
-        context = context or contextvars.copy_context()
+        if context is None:
+            context, process = contextvars.copy_context(), self.current.process
+        else:
+            process = context.get(THREAD, self.home).process
         handle = Handle(callback, args, context, when)
-        process = context.get(THREAD, self.home).process
-        at = max((when - process.epoch) / process.rate, self.now)
-        heapq.heappush(self._timers, (at, next(self._order), handle))
+        at = (when - process.epoch) / process.rate
+        heapq.heappush(self._timers, (max(at, self.now), next(self._order), handle))
         return handle
 
     def in_world(self, seconds, callback, *args):
@@ -195,10 +196,10 @@ class Loop(asyncio.AbstractEventLoop):
         heapq.heappush(self._timers, (self.now + seconds, next(self._order), handle))
 
     def create_future(self):
-        return Future(number=next(self._numbers), loop=self)
+        return Future(loop=self)
 
     def create_task(self, coroutine, *, name=None, context=None):
-        number = next(self._numbers)
+        number = self.number()
         task = Task(coroutine, loop=self, name=name or f"task {number}", context=context, number=number)
         self._tasks[number] = task
         task.add_done_callback(self._drop)
@@ -249,13 +250,15 @@ class Loop(asyncio.AbstractEventLoop):
         thread = handle.context.get(THREAD, self.home)
         if not thread.ready:
             self._threads.append(thread)
+            process = thread.process
+            if process.frozen or process.slow or process.dead:
+                self._hindered = True
         thread.ready.append(handle)
-        return handle
 
     def _turn(self):
         """Run the callbacks of this moment, one after the other. Returns True."""
         count, threads, draw = 0, self._threads, self.random.random
-        while able := threads if not self.troubled else self._able():
+        while able := self._able() if self._hindered else threads:
             thread = able[0] if len(able) == 1 else able[int(draw() * len(able))]
             handle = thread.ready.popleft()
             if not thread.ready:
@@ -267,7 +270,9 @@ class Loop(asyncio.AbstractEventLoop):
                 raise Endless(f"at {self.now:.3f}: {handle.callback}")
             if thread.process.slow:
                 thread.busy = self.now + thread.process.slow
+            self.current = thread
             handle.context.run(handle.callback, *handle.args)
+        self.current = self.home
         return True
 
     def _able(self):
@@ -275,15 +280,18 @@ class Loop(asyncio.AbstractEventLoop):
         for thread in [t for t in self._threads if t.process.dead]:
             thread.ready.clear()
             self._threads.remove(thread)
+        self._hindered = any(t.process.frozen or t.process.slow or t.busy > self.now for t in self._threads)
         return [t for t in self._threads if not t.process.frozen and t.busy <= self.now]
 
     def _advance(self):
         """Go to the next moment."""
-        moments = [t.busy for t in self._threads if not t.process.frozen and t.busy > self.now]
         timers = self._timers
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
-        at = min([*moments, timers[0][0] if timers else math.inf])
+        at = timers[0][0] if timers else math.inf
+        for thread in self._threads:  # all that may run have run: the others are frozen, or busy until later
+            if not thread.process.frozen:
+                at = min(at, thread.busy)
         if at == math.inf:
             raise Stuck(f"nothing left to do at {self.now:.3f}")
         self.now = max(self.now, at)
@@ -291,9 +299,3 @@ class Loop(asyncio.AbstractEventLoop):
             handle = heapq.heappop(timers)[2]
             if handle.callback is not None:
                 self._add(handle)
-
-
-def virtual_loop():
-    """Return the virtual loop that runs, or None."""
-    loop = asyncio._get_running_loop()
-    return loop if isinstance(loop, Loop) else None

@@ -26,7 +26,7 @@ SETTLE = 400.0
 SLOWEST = 90.0
 """Seconds that the last of it may take: offers, placeholders, labels, a change that only resync finds."""
 REST, LONG_REST = 60.0, 600.0
-"""Seconds without a write that follow; the longer ones after each tenth seed."""
+"""Seconds without a write at the end of a play; the longer ones for each tenth seed."""
 REFUSED = 300
 MERGE = "application/merge-patch+json"
 
@@ -193,9 +193,11 @@ class World(Users, Faults):
             for act in self.plan.acts
             if act.target in self.wishes
         ]
-        await asyncio.sleep(max(SLOWEST, max(deadlines, default=0) + 5 - self.loop.now))
-        quiet = self.loop.now
-        await asyncio.sleep(REST if self.plan.seed % 10 else LONG_REST)
+        quiet = max(self.loop.now + SLOWEST, max(deadlines, default=0) + 5)
+        since, rest = self.loop.now, REST if self.plan.seed % 10 else LONG_REST
+        while since < quiet and (left := since + rest - self.loop.now) > 0:
+            await asyncio.sleep(left)
+            since = max([since, *(line[0] for line in self.lines if _counts(line))])
         return [line for line in self.lines if line[0] > quiet and _counts(line)]
 
 

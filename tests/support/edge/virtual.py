@@ -4,6 +4,7 @@
 sources that the product has. While no virtual loop runs, the clocks are the real ones.
 """
 
+import asyncio
 import random
 import secrets
 import time
@@ -11,21 +12,21 @@ import uuid
 
 from cluster_model.clock import BEGIN
 
-from edge.loop import virtual_loop
+from edge.loop import Loop
 
-_monotonic, _time = time.monotonic, time.time
+_monotonic, _time, _running = time.monotonic, time.time, asyncio._get_running_loop
 
 
 def monotonic():
     """Return the monotonic clock of the process that runs."""
-    loop = virtual_loop()
-    return _monotonic() if loop is None else loop.time()
+    loop = _running()
+    return loop.time() if isinstance(loop, Loop) else _monotonic()
 
 
 def wall():
     """Return the wall clock of the process that runs."""
-    loop = virtual_loop()
-    return _time() if loop is None else BEGIN + loop.now + loop.current.process.wall
+    loop = _running()
+    return BEGIN + loop.now + loop.current.process.wall if isinstance(loop, Loop) else _time()
 
 
 def install():

@@ -10,6 +10,7 @@ A client belongs to one event loop. Threads create their own and may share the c
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import socket
@@ -465,7 +466,7 @@ class ApiClient:
 
     def _tell_time(self, response: aiohttp.ClientResponse, sent: float) -> None:
         try:
-            date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+            date = _seconds(response.headers.get("Date", ""))
         except (ValueError, OverflowError):
             return
         self.clock.observe(date, sent=sent, received=time.monotonic())
@@ -481,6 +482,12 @@ class ApiClient:
                     self._token = await asyncio.to_thread(_token, self._configuration)
                     self._renewed = time.monotonic()
         return {"Authorization": self._token} if self._token else {}
+
+
+@functools.lru_cache(maxsize=16)  # of all answers within a second it is the same
+def _seconds(date: str) -> float:
+    """Return a header's date in epoch seconds. Raises ValueError or OverflowError if it is none."""
+    return parsedate_to_datetime(date).timestamp()
 
 
 def _token(configuration: Configuration) -> str | None:

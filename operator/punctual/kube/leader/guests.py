@@ -99,7 +99,9 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
         if pool := self._caches.inventory.owner(node):
             self.tell(pool, to_report(node, host, pods))
             if host.hosts is not None:
-                note(self._histories.setdefault(node, History()), self._clock.now(), host.hosts)
+                if node not in self._histories:
+                    self._histories[node] = History()
+                note(self._histories[node], self._clock.now(), host.hosts)
 
     def decided(self, decided: Decided) -> None:
         """Count a decision about a chunk, and tell it by an event on its pod."""
