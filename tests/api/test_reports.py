@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -18,6 +17,7 @@ import aiohttp
 import pytest
 from lines import whole_lines
 from ports import kept_port
+from trees import Tree
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
 
@@ -202,11 +202,8 @@ async def test_reports_that_must_not_count_are_refused_counted_by_cause_and_chan
 @pytest.fixture
 def node(tmp_path):
     """A node's files for an agent: the tree that the agent's own tests use."""
-    spec = importlib.util.spec_from_file_location("trees", HERE.parent / "unit/agent/trees.py")
-    trees = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(trees)
     (tmp_path / "state").mkdir()
-    return trees.Tree(tmp_path, version="v2", driver="systemd")
+    return Tree(tmp_path, version="v2", driver="systemd")
 
 
 @pytest.mark.timeout(600, func_only=True)

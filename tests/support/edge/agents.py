@@ -1,6 +1,15 @@
-"""Agents: each second a report to the replica that the Service selects, by the product's own messages."""
+"""Agents: the product's own, on folders that look like a node's. The way to the operator is the net's.
+
+Workers write their files when an agent looks, so that what it reads depends on the seed alone.
+"""
 
 import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+
+from trees import Tree
 
 from edge.loop import Process
 from edge.machines import offered
@@ -9,82 +18,161 @@ from edge.virtual import BEGIN
 from punctual import wire
 from punctual.kube.cluster.pods import JOB_UID_LABEL
 from punctual.kube.trust.identity import NODE_NAME
+from punctual_agent.agent import Agent as Core
+from punctual_agent.metrics import Metrics
+from punctual_agent.operator_client import ExchangeError, question, understood
+from punctual_agent.rounds import Rounds
+from punctual_agent.state import LEASE, State
 
-EVERY, TIMEOUT = 1.0, 3.0
-OK = 200
+TIMEOUT = 3.0
+PATIENCE = 60.0
+TICK = 1e-6
+"""Seconds that a sleep takes at least: the clock would stand still in a shorter one."""
+VOLUME = "volumes/kubernetes.io~empty-dir/punctual"
 
 
 class Agent:
-    """The agent of one node. ``begin()`` starts a process of it, a further one after `kill`."""
+    """The agent of one node. ``begin()`` starts a process of it, a further one after `kill`. Files outlive it."""
 
-    def __init__(self, world, node):
+    def __init__(self, world, node, folder):
         self.world, self.node = world, node
         self.process = None
-        self._count = 0
+        (folder / "state").mkdir(parents=True)
+        self._folders = Folders(world, node, folder)
+        self._state = folder / "state"
+        self._core = self._rounds = None
 
     def begin(self):
-        self._count += 1
         world = self.world
         self.process = Process(f"agent-{self.node}", rate=world.random.uniform(0.9999, 1.0001))
         token = f"token-{self.node}"
         user = {"username": world.account, "extra": {NODE_NAME: [self.node]}}
         world.server.reviews[token] = {"authenticated": True, "audiences": [wire.AUDIENCE], "user": user}
-        world.loop.start(self.process, self._run(token, f"{self.node}-{self._count}"))
+        world.loop.start(self.process, self._run(token))
 
     def kill(self):
         self.world.loop.kill(self.process)
+        if self._core is not None:
+            self._core._lock.release()  # as the kernel does when a process ends
 
-    async def _run(self, token, instance):
-        loop = self.world.loop
-        born, sequence, epoch, replica = loop.time(), 0, 0, None
-        hosts = wire.Hosts(cores=float(self.world.plan.nodes[self.node]))
-        host = wire.NodeReport(hosts=hosts, guest_priority="weight")
+    async def _run(self, token):
+        mail, now = _Newest(), time.monotonic()
+        metrics = Metrics()
+        self._core = Core(
+            node=self.node,
+            hierarchy=self._folders.tree.hierarchy(clock=time.monotonic),
+            pods_root=str(self._folders.tree.pods),
+            state=State(self._state),
+            metrics=metrics,
+            now=now,
+            lease=LEASE,
+            patience=PATIENCE,
+            wall=time.time,
+        )
+        rounds = Rounds(self._core, mail.put, metrics, now + self.world.random.random())
+        exchange = asyncio.create_task(self._exchange(token, mail, rounds))
+        while not exchange.done():
+            self._folders.work()
+            following = rounds.look(time.monotonic())
+            self._folders.obeyed()
+            await asyncio.sleep(max(following - time.monotonic(), TICK))
+        exchange.result()
+
+    async def _exchange(self, token, mail, rounds):
+        """Send the newest report, again and again, to the replica that the Service selected when it last connected."""
+        replica = None
         while True:
-            await asyncio.sleep(EVERY)
-            sequence += 1
-            report = wire.Report(
-                node=self.node,
-                instance=instance,
-                sequence=sequence,
-                started=loop.time() - born,
-                epoch=epoch,
-                host=host,
-                pods=self._pods(),
-            )
+            report = await mail.get()
             replica = replica or self.world.service()
-            if replica is None:
-                continue
             try:
-                async with asyncio.timeout(TIMEOUT):
-                    code, text = await self.world.network.report(self.process, replica, token, report.model_dump_json())
-            except TimeoutError:
-                code = None
-            if code != OK:
-                replica = None
-                continue
-            points = wire.SetPoints.model_validate_json(text)
-            if points.epoch < epoch:
-                replica = None
-                continue
-            epoch = points.epoch
-            wanted = f"{IN_SPACE}/targetrates/solver" in self.world.server.store.objects
-            self.world.applications.obey(self.node, points, BEGIN + loop.now, wanted=wanted)
+                said = await self._asked(replica, token, report)
+            except ExchangeError as error:
+                said, replica = error, None
+            rounds.hear(said, time.monotonic())
+            self._folders.obeyed()
 
-    def _pods(self):
-        """Read what the pods of the node have done. A worker sees its offer, and answers."""
-        now = BEGIN + self.world.loop.now
-        pods = []
-        for body, life in self.world.machines.pods_on(self.node):
+    async def _asked(self, replica, token, report):
+        if replica is None:
+            raise ExchangeError("unreachable", "the Service selects no pod")
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                status, text = await self.world.network.report(self.process, replica, token, question(report).decode())
+        except TimeoutError as error:
+            raise ExchangeError("timeout", "no answer") from error
+        return understood(report, status, text.encode())
+
+
+class _Newest:
+    """A report that waits. A newer one takes its place."""
+
+    def __init__(self):
+        self._report = None
+        self._there = asyncio.Event()
+
+    def put(self, report):
+        self._report = report
+        self._there.set()
+
+    async def get(self):
+        await self._there.wait()
+        self._there.clear()
+        return self._report
+
+
+class Folders:
+    """A node's pods and cgroups as files: what workers write, and which limits an agent has put on users' own pods."""
+
+    def __init__(self, world, node, folder):
+        self._world, self._node = world, node
+        self.tree = Tree(folder, version="v2", driver="cgroupfs")
+        (self.tree.root / "cpuset.cpus.effective").write_text(f"0-{int(world.plan.nodes[node]) - 1}\n")
+        self._written = {}  # files with their values, by uid
+
+    def work(self):
+        """Let workers write what they have done. One that sees its offer answers it."""
+        now, there = BEGIN + self._world.loop.now, {}
+        for body, life in self._world.machines.pods_on(self._node):
             if JOB_UID_LABEL not in (body["metadata"].get("labels") or {}) or now < life.began:
                 continue
             before = life.agreed
             done, end = life.work(now, offered=offered(body))
             if end != before:
-                self.world.machines.kick()
-            pods.append(
-                wire.PodReport(uid=body["metadata"]["uid"], done=done, end=end, cpu_seconds=max(0.0, now - life.began))
-            )
-        for uid, app in self.world.applications.on(self.node, now).items():
-            cap, period = app.limit or (None, None)
-            pods.append(wire.PodReport(uid=uid, done=int(app.count), written=app.since_last(), cap=cap, period=period))
-        return pods
+                self._world.machines.kick()
+            there[body["metadata"]["uid"]] = {"progress": (done, now), "end": (end, now)}
+        for uid, app in self._world.applications.on(self._node, now).items():
+            there[uid] = {"progress": (int(app.count), now - app.since_last())}
+            if uid not in self._written:
+                self.tree.pod(uid, containers=1)
+        for uid in self._written.keys() - there.keys():
+            shutil.rmtree(self.tree.pods / uid)
+            shutil.rmtree(self.tree.pod_folder(uid), ignore_errors=True)
+            del self._written[uid]
+        for uid, files in there.items():
+            self._write(uid, files)
+
+    def _write(self, uid, files):
+        before = self._written.get(uid)
+        folder = self.tree.pods / uid / VOLUME
+        if before is None:
+            folder.mkdir(parents=True)
+            before = self._written[uid] = {}
+        for name, (value, at) in files.items():
+            if value is not None and value != before.get(name):
+                before[name] = value
+                path = folder / name
+                path.write_text(str(value))
+                os.utime(path, (at, at))
+
+    def obeyed(self):
+        """Note the limits that users' own pods have now."""
+        now = BEGIN + self._world.loop.now
+        wanted = f"{IN_SPACE}/targetrates/solver" in self._world.server.store.objects
+        for uid, app in self._world.applications.on(self._node, now).items():
+            if uid in self._written:
+                self._world.applications.limit(app, _limit(self.tree.pod_folder(uid)), now, wanted=wanted)
+
+
+def _limit(folder: Path):
+    """Return the CPU limit of a pod's container as (cores, period); None: it has none."""
+    quota, period = (folder / "c0" / "cpu.max").read_text().split()
+    return None if quota == "max" else (int(quota) / int(period), int(period) / 1e6)

@@ -53,11 +53,8 @@ class Applications:
                 there[uid].advance(now)
         return there
 
-    def obey(self, node, points, now, *, wanted):
-        """Do what set points say, as an agent does: pods that none names get their CPU back if all are named."""
-        named = {point.uid: (point.cap, point.period) for point in points.pods if point.application}
-        for uid, application in self.on(node, now).items():
-            if uid in named or points.applications_complete:
-                if wanted and application.limit and uid not in named:
-                    self.lifted.append(now)
-                application.limit = named.get(uid)
+    def limit(self, application, limit, now, *, wanted):
+        """Note the limit that a pod has from now on. ``wanted``: a TargetRate asks for one."""
+        if wanted and application.limit and not limit:
+            self.lifted.append(now)
+        application.limit = limit

@@ -1,13 +1,14 @@
 """Faults planted by hand at the edge, one at a time: does the net find them?
 
-Each is a module below ``operator/punctual/kube``, a piece of its text, and what stands there instead.
+Each is a module below ``operator/punctual/kube``, or of the agent, a piece of its text, and what stands there instead.
 """
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-OPERATOR = Path(__file__).resolve().parents[3] / "operator"
+ROOT = Path(__file__).resolve().parents[3]
+AGENT = "punctual_agent/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +21,16 @@ class Mutant:
     instead: str
 
     def plant(self, folder):
-        """Copy the operator into a folder, with the fault; return where the copy is."""
-        copy = Path(folder) / "operator"
-        shutil.copytree(OPERATOR, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        path = copy / "punctual/kube" / self.module
+        """Copy operator and agent into a folder, with the fault; return the folder."""
+        for part in ("operator", "node-agent"):
+            shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
+        above = "node-agent" if self.module.startswith(AGENT) else "operator/punctual/kube"
+        path = Path(folder, above, self.module)
         source = path.read_text()
         if source.count(self.text) != 1:
             raise ValueError(f"{self.name}: its text stands {source.count(self.text)} times in {self.module}, not once")
         path.write_text(source.replace(self.text, self.instead))
-        return copy
+        return folder
 
 
 MUTANTS = (
@@ -230,6 +232,31 @@ MUTANTS = (
         "agents/report_server.py",
         '        if report.epoch > epoch:\n            raise _Refused("higherEpoch")\n',
         "",
+    ),
+    # the agent and its exchange
+    Mutant(
+        "an agent forgets which epoch it has seen",
+        "punctual_agent/agent.py",
+        "        self._saved = Saved(saved.epoch, lease",
+        "        self._saved = Saved(0, lease",
+    ),
+    Mutant(
+        "an agent never says that a pod's files are final",
+        "punctual_agent/agent.py",
+        "                    pod.over = True\n",
+        "                    pass\n",
+    ),
+    Mutant(
+        "an agent does not say which end a worker honours",
+        "punctual_agent/agent.py",
+        "            end=pod.progress.end,\n",
+        "            end=None,\n",
+    ),
+    Mutant(
+        "an agent gives an application its CPU back when an answer is incomplete",
+        "punctual_agent/agent.py",
+        "self._release(points) if answer.applications_complete else []",
+        "self._release(points)",
     ),
     # gate
     Mutant(

@@ -3,6 +3,9 @@
 import asyncio
 import gc
 import random
+import shutil
+import tempfile
+from pathlib import Path
 
 import orjson
 from chaos_lib.ledger import Struck
@@ -28,6 +31,8 @@ SLOWEST = 90.0
 REST, LONG_REST = 60.0, 600.0
 """Seconds without a write at the end of a play; the longer ones for each tenth seed."""
 REFUSED = 300
+IN_MEMORY = "/dev/shm"
+"""Where the nodes' folders are, if the machine has it."""
 MERGE = "application/merge-patch+json"
 
 
@@ -36,8 +41,8 @@ class World(Users, Faults):
 
     account = ACCOUNT
 
-    def __init__(self, plan):
-        self.plan = plan
+    def __init__(self, plan, folder):
+        self.plan, self.folder = plan, folder
         seed = plan.seed
         self.loop = Loop(seed)
         self.random = random.Random(f"world {seed}")
@@ -134,7 +139,7 @@ class World(Users, Faults):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         for name, cpu in self.plan.nodes.items():
             self.machines.add_node(name, cpu=cpu, labels={"pool": POOL})
-            self.agents[name] = Agent(self, name)
+            self.agents[name] = Agent(self, name, self.folder / name)
         for i in range(self.plan.replicas):
             name = f"punctual-{i}"
             pod = {"metadata": {"name": name}, "spec": {"nodeName": "elsewhere", "containers": []}}
@@ -213,6 +218,10 @@ def play(plan):
     """Play a plan in this process. What is left of it must not be dropped: leave by ``os._exit``."""
     random.seed(f"global {plan.seed}")
     gc.disable()
-    world = World(plan)
-    writes = world.loop.run_until_complete(world.play())
+    folder = tempfile.mkdtemp(prefix="edge-", dir=IN_MEMORY if Path(IN_MEMORY).is_dir() else None)
+    try:
+        world = World(plan, Path(folder))
+        writes = world.loop.run_until_complete(world.play())
+    finally:
+        shutil.rmtree(folder)
     return world, writes

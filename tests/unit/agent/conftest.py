@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from trees import Tree
 
 
 def _load(name):
@@ -16,7 +17,6 @@ def _load(name):
     return module
 
 
-Tree = _load("trees").Tree
 operators = _load("operators")
 
 KINDS = [("v1", "cgroupfs"), ("v1", "systemd"), ("v2", "cgroupfs"), ("v2", "systemd")]

@@ -17,8 +17,6 @@ from edge.plan import Act
 from edge.rules import _crowded, _held
 from edge.store import Store
 
-from punctual.wire import SetPoint, SetPoints
-
 OURS = "punctual.dev/v1alpha1"
 DONE = {"type": "Completed", "status": "True", "reason": "Completed"}
 ENDED = {"epoch": 2, "completed": [{"begin": 0, "end": 9}], "conditions": [DONE], "finishTime": "12:00"}
@@ -127,11 +125,10 @@ def test_a_pod_with_another_limit_than_its_target_is_found():
 
 def test_a_pod_that_gets_its_cpu_back_too_early_is_found():
     there = Held(rate="40%", limit=(0.2, 0.1))
-    there.applications.obey("n1", SetPoints(epoch=1), 5.0, wanted=True)
+    (application,) = there.applications.found.values()
+    there.applications.limit(application, (0.2, 0.1), 5.0, wanted=True)
     assert list(_held(there)) == []
-    named = SetPoints(epoch=1, pods=[SetPoint(uid="u", cap=0.2, rest_cap=0.2, application=True)])
-    there.applications.obey("n1", named, 6.0, wanted=True)
-    there.applications.obey("n1", SetPoints(epoch=1, applications_complete=True), 7.0, wanted=True)
+    there.applications.limit(application, None, 7.0, wanted=True)
     assert "got all its CPU" in next(_held(there))
 
 
