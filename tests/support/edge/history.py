@@ -60,6 +60,8 @@ class History:
             self._note_pod(event)
         elif plural == "reservations":
             self._note_windows(event)
+        elif plural == "leases" and event.change == "MODIFIED":
+            self.wrong += _lease(event.before["spec"], event.body["spec"])
         if event.before is None or event.change == "DELETED" or OURS not in resource:
             return
         before, now = (body.get("status") or {} for body in (event.before, event.body))
@@ -103,6 +105,14 @@ def _numbers(before, now):
     for name in ("epoch", "observedGeneration"):
         if (now.get(name) or 0) < (before.get(name) or 0):
             yield f"{name} falls from {before[name]} to {now.get(name)}"
+
+
+def _lease(before, now):
+    """Each term has an epoch of its own: else the API server takes the writes of an earlier one for its own."""
+    holder, epoch = now.get("holderIdentity"), now.get("leaseTransitions", 0)
+    taken = holder and (holder, now.get("acquireTime")) != (before.get("holderIdentity"), before.get("acquireTime"))
+    if taken and epoch <= before.get("leaseTransitions", 0):
+        yield f"{holder} takes the Lease with epoch {epoch}, which a term has had before"
 
 
 def _job(before, now):

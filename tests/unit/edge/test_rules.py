@@ -18,18 +18,22 @@ from edge.rules import _crowded, _held
 from edge.store import Store
 
 OURS = "punctual.dev/v1alpha1"
+LEASE = BY_RESOURCE["coordination.k8s.io/v1", "leases"]
 DONE = {"type": "Completed", "status": "True", "reason": "Completed"}
 ENDED = {"epoch": 2, "completed": [{"begin": 0, "end": 9}], "conditions": [DONE], "finishTime": "12:00"}
 
 
 def wrong(plural, *statuses):
     """Return what a history says about an object that has had these statuses."""
+    return wrong_states(BY_RESOURCE[OURS, plural], "status", statuses)
+
+
+def wrong_states(kind, part, states):
     store = Store()
     history = History(store, lambda: 0.0)
-    kind = BY_RESOURCE[OURS, plural]
-    for status in statuses:
+    for state in states:
         meta = {"name": "one", "uid": "u", "resourceVersion": str(store.next())}
-        store.put(kind.resource, f"{kind.resource}/one", {"metadata": meta, "status": status})
+        store.put(kind.resource, f"{kind.resource}/one", {"metadata": meta, part: state})
     return history.wrong
 
 
@@ -46,6 +50,16 @@ def wrong(plural, *statuses):
 def test_a_job_that_goes_back_is_found(now, said):
     (found,) = wrong("divisiblejobs", ENDED, now)
     assert said in found
+
+
+def test_a_term_with_the_epoch_of_an_earlier_one_is_found():
+    def term(holder, at, epoch):
+        return {"holderIdentity": holder, "acquireTime": at, "leaseTransitions": epoch}
+
+    first, released = term("a", "12:00", 1), {"acquireTime": "12:00", "leaseTransitions": 1}
+    assert wrong_states(LEASE, "spec", [first, first, released, term("b", "12:01", 2), term("b", "12:02", 3)]) == []
+    (found,) = wrong_states(LEASE, "spec", [first, term("b", "12:01", 1)])
+    assert found == "b takes the Lease with epoch 1, which a term has had before"
 
 
 def test_a_job_that_goes_on_is_right():
