@@ -88,6 +88,10 @@ class Worker:
     answers: bool = True
     answer: int | None = None
     """The end it answers instead of the honest one."""
+    hears: float = 0.0
+    """Seconds until an offer has come to it, as the kubelet writes it into a file first."""
+    stands: float = 0.0
+    """Seconds for which its last answer has stood before it exits, so that its agent has read it."""
     exit_code: int = 0
     fails_after: float | None = None
     hangs: bool = False
@@ -140,9 +144,11 @@ class Pod:
     """... when that was."""
     finished: float | None = None
     offered: int | None = None
+    offered_at: float = 0.0
     heard: int | None = None
     """The offer it has answered last."""
     answered: int | None = None
+    answered_at: float = 0.0
     cpu: float = 0.0
     done: int = 0
     ends_at: float | None = None
@@ -463,8 +469,9 @@ class World:
             return
         pod.cpu = self._cpu(pod)
         begun = pod.work.done(self.now)
-        if pod.offered is not None and pod.offered != pod.heard and w.answers:
-            pod.heard = pod.offered
+        heard = pod.offered is not None and self.now >= pod.offered_at + w.hears
+        if heard and pod.offered != pod.heard and w.answers:
+            pod.heard, pod.answered_at = pod.offered, self.now
             last = pod.chunk.origin if pod.answered is None else pod.answered
             honest = min(last, max(pod.offered, pod.chunk.begin + begun + 1))
             pod.answered = honest if w.answer is None else w.answer
@@ -472,7 +479,7 @@ class World:
         pod.done = min(begun, end - pod.chunk.begin)
         if w.fails_after is not None and run >= w.fails_after:
             self._finish(pod, 1)
-        elif pod.done >= end - pod.chunk.begin:
+        elif pod.done >= end - pod.chunk.begin and (pod.heard is None or self.now >= pod.answered_at + w.stands):
             self._finish(pod, w.exit_code)
             if w.exit_code == 0 and pod.chunk.kind != "Reduce":
                 self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
@@ -623,7 +630,7 @@ class World:
             case OfferEnd(_, name, uid, end):
                 pod = self.pods.get(name)
                 if pod and pod.uid == uid:
-                    pod.offered = end
+                    pod.offered, pod.offered_at = end, self.now
                     self.log.append(f"{self.now:g} offer {pod.job} [{pod.chunk.begin},{pod.chunk.origin}) -> {end}")
             case GiveTurn(_, name, uid, _):
                 pod = self.pods.get(name)

@@ -4,6 +4,7 @@ It uses true costs, which may differ from the estimates that the Pool plans with
 """
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from punctual.scheduling.model.job import Chunk
@@ -89,6 +90,6 @@ class Cluster:
         """Return the running chunks of a job."""
         return list(self._by_job.get(job, {}).values())
 
-    def on(self, processor: int) -> list[Running]:
-        """Return the running chunks on a processor."""
-        return [r for r in self.running.values() if r.processor == processor]
+    def among(self, processors: Collection[int]) -> list[Running]:
+        """Return the running chunks on these processors."""
+        return [r for r in self.running.values() if r.processor in processors]

@@ -57,14 +57,22 @@ class Turn:
 
 
 @dataclass(slots=True)
+class Report:
+    """Agents report the chunks on the processors of a reservation: its window approaches."""
+
+    reservation: str
+
+
+@dataclass(slots=True)
 class Reminder:
     """A chunk that was offered an end may have passed it."""
 
 
 ARRIVALS = frozenset({JobLine, ReservationLine})
-Happening = End | Look | Open | Away | Back | Sample | Turn | Reminder | JobLine | ReservationLine
+Happening = End | Look | Open | Away | Back | Sample | Turn | Report | Reminder | JobLine | ReservationLine
 RANK = {
-    End: 0, Turn: 0, Sample: 1, Look: 2, Reminder: 2, Open: 3, Back: 4, Away: 5, JobLine: 6, ReservationLine: 6,
+    End: 0, Turn: 0, Sample: 1, Look: 2, Report: 2, Reminder: 2, Open: 3, Back: 4, Away: 5,
+    JobLine: 6, ReservationLine: 6,
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ job after the other.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +28,20 @@ from punctual.scheduling.model.timing import ASKED, OVERDUE, PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.gc_pause import uncollected
-from punctual.sim.happenings import ARRIVALS, Away, Back, End, Happening, Happenings, Look, Open, Reminder, Sample, Turn
+from punctual.sim.happenings import (
+    ARRIVALS,
+    Away,
+    Back,
+    End,
+    Happening,
+    Happenings,
+    Look,
+    Open,
+    Reminder,
+    Report,
+    Sample,
+    Turn,
+)
 from punctual.sim.loads import SECOND, Loads
 from punctual.sim.observations import NAMESPACE, node, node_name, pod, progress
 from punctual.sim.options import Options
@@ -37,6 +50,11 @@ from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.sim.work import Work
 from punctual.theory.tolerance import tolerance
 
+REPORT = 1.0
+"""Seconds between two reports of an agent. Modelled where the Pool decides by them: before windows."""
+SHOWN = 6.0
+"""Seconds of reports before the Pool asks chunks to leave a window: they show a pace."""
+
 
 def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = lambda _: None) -> Result:
     """Run a trace to its end; ``tell(n)`` is called with the number of lines processed."""
@@ -44,12 +62,20 @@ def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = la
         return _Run(trace, options, tell).result()
 
 
+def _reports(line: ReservationLine) -> Iterator[float]:
+    """Return when agents report before a window."""
+    first = line.start - ASKED - SHOWN
+    for k in range(math.ceil((line.start - first) / REPORT)):
+        at = first + k * REPORT
+        yield at + 2 * tolerance(at)
+
+
 class _Holding(NamedTuple):
     """The processors of a reservation, since when, and the index of its decision."""
 
     decision: int
     since: float
-    number: int
+    processors: Sequence[int]
 
 
 class _Offer(NamedTuple):
@@ -132,7 +158,7 @@ class _Run:
     def _counts(self, what: Happening) -> bool:
         """Whether the simulated time goes on to an event. Many only look whether there is something to do."""
         match what:
-            case Sample() | Look() | Open() | Reminder():
+            case Sample() | Look() | Open() | Report() | Reminder():
                 return False
             case End(running, turn):
                 return running.turn == turn and running.name in self.cluster.running
@@ -150,6 +176,11 @@ class _Run:
                 for p in processors:
                     self.lost += now - self.away.pop(p)
                     self.mail.append(node(p, self.options))
+            case Report(reservation):
+                for running in self.cluster.among(self.held[reservation].processors):
+                    if running.processor not in self.away:  # otherwise its agent is silent
+                        running.told = running.work.done(now)
+                        self.mail.append(progress(running, running.told))
             case _:
                 pass
 
@@ -164,10 +195,10 @@ class _Run:
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
         if self.options.silent_faults:
-            for running in self.cluster.on(p):
+            for running in self.cluster.among((p,)):
                 running.turn += 1  # its end is not reported
             return
-        for running in self.cluster.on(p):
+        for running in self.cluster.among((p,)):
             done = running.work.done(now) if self.options.restart == "Resume" else 0
             if done:
                 self.mail += [pod(running, "Running"), progress(running, done)]
@@ -251,25 +282,34 @@ class _Run:
     def _answered(self, now: float, action: AnswerReservation) -> None:
         line = self.asked[action.uid]
         accepted = action.answer.status == "True"
-        places = sorted(int(place.node) for place in action.places) if accepted else None
+        places = sorted(int(place.node) for place in action.places)
         if (known := self.held.get(line.id)) is not None:  # faults have changed its processors
             self._book(line, known, now)
-            self.held[line.id] = known._replace(since=now, number=len(action.places))
+            self.held[line.id] = known._replace(since=now, processors=places)
             if now <= line.start:
                 i = known.decision
                 self.found.decisions[i] = replace(self.found.decisions[i], processors=places)
             return
         if accepted:
-            self.held[line.id] = _Holding(len(self.found.decisions), now, len(action.places))
+            self.held[line.id] = _Holding(len(self.found.decisions), now, places)
             for at in (line.start - ASKED, line.start, line.end):
                 self.happenings.at(max(now, at + 2 * tolerance(at)), Turn())
+            for at in _reports(line) if self.tells else ():
+                if at > now:
+                    self.happenings.at(at, Report(line.id))
         self.found.decisions.append(
-            Decision(id=line.id, time=line.arrival, accepted=accepted, reason=action.answer.reason, processors=places)
+            Decision(
+                id=line.id,
+                time=line.arrival,
+                accepted=accepted,
+                reason=action.answer.reason,
+                processors=places if accepted else None,
+            )
         )
 
     def _book(self, line: ReservationLine, held: "_Holding", until: float) -> None:
         """Count the processor seconds that a reservation has had since its processors last changed."""
-        self.found.booked += held.number * max(0.0, min(until, line.end) - max(held.since, line.start))
+        self.found.booked += len(held.processors) * max(0.0, min(until, line.end) - max(held.since, line.start))
 
     def _forget(self, uid: str) -> None:
         self.mail.append(JobDeleted(uid))

@@ -12,7 +12,7 @@ from punctual.scheduling.model.actions import WriteStatus
 from punctual.scheduling.model.events import JobDeleted, Progress, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.state import tracking
-from punctual.scheduling.state.forecast import forecast_end
+from punctual.scheduling.state.forecast import forecast_end, units_by
 from punctual.scheduling.state.job_state import ChunkObservation
 from punctual.scheduling.state.statuses import TELL
 from punctual.scheduling.state.tracking import Hindrance
@@ -212,6 +212,27 @@ def test_the_pace_is_that_between_the_first_and_the_last_step(steps, now, end):
     for at, done in steps:
         watch.report_done(at, done)
     assert forecast_end(CHUNK, watch, now=now) == pytest.approx(end)
+
+
+@pytest.mark.parametrize(
+    ("steps", "at", "now", "units"),
+    [
+        ([(10.0, 5), (20.0, 10)], 30.0, 20.0, 15),
+        ([(10.0, 5), (20.0, 10)], 31.9, 20.0, 15),  # the next one is not done by then
+        ([(10.0, 5), (20.0, 10)], 30.0, 21.9, 15),  # the unit under way ends now at the earliest
+        ([(10.0, 5), (20.0, 10)], 30.0, 24.0, 14),  # and no later one has been begun, whatever the pace was
+        ([(10.0, 5), (20.0, 10)], 19.0, 20.0, 10),  # what is done stays done
+        ([(10.0, 5)], 14.0, 10.0, 7),  # no pace yet: its start-up counts
+        ([], 14.0, 10.0, None),
+        ([(10.0, 5), (20.0, 10)], 30.0, 26.0, None),  # its agent is silent
+    ],
+)
+def test_what_a_chunk_will_have_done_follows_from_its_reports(steps, at, now, units):
+    watch = ChunkObservation(running_since=0.0)
+    for when, done in steps:
+        watch.report_done(when, done)
+    watch.reported = min(now, 20.0) if now > 25.0 else now
+    assert units_by(at, watch, now=now) == units
 
 
 def test_a_deleted_job_does_not_hold_up_the_progress_of_another():

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from waste import CUT, FAULT, INPUT, LOST, waste
+from waste import BRIEF, CUT, FAULT, INPUT, LOST, waste
 
 from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.options import Options
 from punctual.sim.run import simulate
-from punctual.sim.trace import FaultLine, Trace, jobs
+from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost
 
@@ -69,3 +69,41 @@ def test_beside_faults_nothing_else_is_lost(restart):
     assert wasted[FAULT] > 0.0
     assert wasted[LOST] == 0.0
     assert sum(wasted.values()) - wasted[FAULT] <= 0.05 * busy
+
+
+@pytest.mark.parametrize("margin", [0.0, 6.0])
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+def test_a_chunk_that_turns_out_slow_leaves_before_a_reserved_window_with_what_it_has_computed(restart, margin):
+    lines = [
+        ReservationLine(id="r", kind="reservation", arrival=0.0, start=1000.0, end=1500.0, processors=1),
+        JobLine(id="j", arrival=1.0, load=20.0, deadline=4000.0),
+    ]
+    options = Options(
+        processors=1, cost=COST, discipline=Discipline(), actual=(HIGH, HIGH), margin=margin, restart=restart
+    )
+    document = simulate(Trace.of(lines), options).document()
+    true = {"j": replace(COST, tau=COST.tau * HIGH, chi=COST.chi * HIGH)}
+    busy, wasted = waste([line.model_dump() for line in lines], document, true)
+    assert wasted[LOST] == 0.0
+    assert sum(wasted.values()) <= 0.05 * busy
+    before, *_ = document["chunks"]
+    assert before["end"] == pytest.approx(1000.0, abs=7.0)
+    assert before["load"] == pytest.approx((before["end"] - before["send_end"] - 2.0) / 150.0)
+    assert sum(chunk["load"] for chunk in document["chunks"]) == 20.0
+
+
+@pytest.mark.parametrize(
+    ("end", "window", "cause"),
+    [
+        (102.5, 102.5, INPUT),
+        (103.4, 103.4, BRIEF),
+        (104.1, 104.1, LOST),  # it could have read an offer
+        (103.4, 110.0, LOST),
+    ],
+)
+def test_only_a_window_excuses_the_loss_of_what_was_computed_and_only_of_a_moment(end, window, cause):
+    trace = [{"id": "r", "kind": "reservation", "start": window}]
+    chunk = {"job": "j", "processor": 0, "send_start": 90.0, "send_end": 101.0, "end": end, "load": 0.0}
+    document = {"chunks": [chunk], "decisions": [{"id": "r", "accepted": True, "processors": [0, 1]}]}
+    _, wasted = waste(trace, document, {"j": COST})
+    assert wasted == {cause: end - 90.0}

@@ -21,9 +21,10 @@ from punctual.scheduling.model.events import ReservationApplied, Share
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.model.timing import ASKED
+from punctual.scheduling.model.timing import ASKED, OVERDUE
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.state.forecast import units_by
 from punctual.scheduling.state.job_state import expected_end
 from punctual.scheduling.state.offer_searches import TESTS
 from punctual.scheduling.state.outage import closed
@@ -228,7 +229,11 @@ class Reservations:
                     self._clear_one(now, asked, place, empty=asked.start - lead)
 
     def _clear_one(self, now: float, asked: Reservation, place: Place, *, empty: float) -> None:
-        """Offer an end to a chunk that would still run at ``empty``, and end it if it does not stop."""
+        """Offer an end to a chunk that would still run at ``empty``, and end it if it does not stop.
+
+        Its reports tell, before its planned end has passed. One that has answered is asked again if it is too slow for
+        its answer, or if it was asked for another reason and would run on.
+        """
         if (found := self.state.on(place)) is None:
             return
         st, chunk = found
@@ -239,17 +244,15 @@ class Reservations:
             text = "its processor is reserved from now on"
             self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
             return
-        runs = watch.pod is not None and watch.pod.runs
-        if chunk.offered is not None or watch.offered_at is not None or not runs or st.cost is None:
+        if watch.pod is None or not watch.pod.runs or chunk.offered is not None:
             return
-        if expected_end(chunk, watch, now=now) <= empty + tolerance(empty):
-            return
-        pace = st.cost.per_unit
-        if watch.done > 0 and watch.running_since is not None:
-            pace = (now - watch.running_since) / watch.done
-        end = chunk.begin + watch.done + int((empty - now) / pace)
-        if end < chunk.end:
-            self.dispatcher.offer(now, st, chunk, end)
+        aim = empty - min(OVERDUE, self.state.leave)  # ends are seen late
+        units = units_by(aim, watch, now=now)
+        if units is None and st.cost is not None and watch.offered_at is None:
+            late = expected_end(chunk, watch, now=now) > empty + tolerance(empty)
+            units = watch.done + int(max(0.0, aim - now) / st.cost.per_unit) if late else None
+        if units is not None and max(units, watch.done + 1) < chunk.size:  # the unit under way stays
+            self.dispatcher.offer(now, st, chunk, chunk.begin + units)
 
 
 def _from_a_whole_second(

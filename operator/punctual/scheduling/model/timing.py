@@ -20,8 +20,11 @@ A chunk that has answered and reaches its end within that time delays nothing.
 """
 WARNING = SOON + LOOK + GRACE
 """Seconds in which a leftover chunk has left its processor even if it answers an offer and does not reach its end."""
-ASKED = PATIENCE + 2 * LOOK
-"""Seconds before its processor must be empty in which a chunk that would run on is offered an end."""
+ASKED = SOON + LOOK
+"""Seconds before its processor must be empty in which a chunk that would run on is offered an end.
+
+A chunk that answers has then been seen to end: a worker exits only when its answer has been read (`punctual.worker`).
+"""
 OVERDUE = 1.0
 """Seconds after its planned end, or half the margin if that is shorter, from which a chunk is late: ends are seen late.
 

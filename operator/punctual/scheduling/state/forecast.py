@@ -6,6 +6,7 @@ earliest that the reports allow: a pace measured over few reports may be wrong b
 is neither kept nor missed by what is known.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.timing import LEFTOVER_CHUNK
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, Pace, expected_end
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 STEADY = 5.0
 """Seconds of reported steps from which a pace is taken: a shorter time says little where a quota stops the chunk."""
@@ -147,6 +149,21 @@ def forecast_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
         return expected_end(chunk, watch, now=now)
     left = chunk.size - watch.done
     return max(watch.last_step[0] + left * pace.likely, now + (left - 1) * pace.likely)
+
+
+def units_by(at: float, watch: ChunkObservation, *, now: float) -> int | None:
+    """Return how many units a chunk will have done at a time, seconds, by its reports; None: they do not tell.
+
+    As in `forecast_end`, no more than the unit under way is counted beyond its last report. Until it has a pace, its
+    start-up counts as work, too: that pace is too slow rather than too fast.
+    """
+    if watch.last_step is None or watch.running_since is None or not watch.looked_at(now):
+        return None
+    (since, done), pace = watch.last_step, chunk_pace(watch)
+    unit = pace.likely if pace else (since - watch.running_since) / done
+    if unit <= 0.0:
+        return None
+    return done + max(0, math.floor((min(at - since, at - now + unit) + tolerance(at)) / unit))
 
 
 def _chunk(

@@ -8,12 +8,13 @@ from world import Worker, World, job
 from punctual.scheduling.model.events import PoolApplied, ReservationApplied, Share
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.timing import LEAVE
 
 SPEC = PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0)
 
 
 def world(cpu=2.0, *nodes, **more):
-    w = World(spec=SPEC, **more)
+    w = World(**{"spec": SPEC, **more})
     for name in nodes or ("n1",):
         w.node(name, cpu)
     w.tick()
@@ -53,6 +54,43 @@ def test_a_chunk_that_is_late_answers_an_offer_and_is_out_in_time():
     done = w.records["j1"].completed.total
     assert 10 < done < 20, "what it did before is kept"
     w.run_until(lambda w: w.done("j1"))
+
+
+REAL = {"hears": 1.0, "stands": 3.0}
+"""How long a worker takes to answer on a cluster, and to exit after that."""
+
+
+@pytest.mark.parametrize("pace", [1.05, 1.5, 3.0])
+@pytest.mark.parametrize("margin", [0.0, 1.0, 2.0, 6.0])
+def test_what_a_slow_chunk_has_computed_when_a_window_begins_counts(margin, pace):
+    w = world(1.0, spec=replace(SPEC, margin=margin), workers=lambda _job, _chunk: Worker(pace=pace, **REAL))
+    w.reserve("r", 60.0, 80.0, 1)
+    w.apply(job(units=60, deadline=400))
+    assert most_running(w, 60.0, 80.0) == 0
+    assert w.records["j1"].completed.total * pace >= 60 - margin - LEAVE - 4.0
+    w.run_until(lambda w: w.done("j1"))
+
+
+def test_a_chunk_on_its_line_is_not_asked_to_leave_before_a_window():
+    w = world(1.0, workers=lambda _job, _chunk: Worker(**REAL))
+    w.reserve("r", 60.0, 80.0, 1)
+    w.apply(job(units=60, deadline=400))
+    w.run_until(lambda w: w.done("j1"))
+    assert not any("offer" in line for line in w.log)
+
+
+def test_a_chunk_that_has_given_a_part_to_helpers_is_asked_again_before_a_window():
+    w = world(1.0, "n1", "n2", workers=lambda _job, chunk: Worker(pace=5.0 if chunk.node == "n1" else 1.0, **REAL))
+    w.reserve("r", 60.0, 80.0, 1, nodes=frozenset({"n1"}))
+    w.apply(job(units=80, deadline=60))
+    assert most_running(w, 60.0, 80.0, "n1") == 0
+    assert [line for line in w.log if "offer j1 [0,40)" in line] == [
+        "43.5 offer j1 [0,40) -> 25",  # the rest for helpers; it would take until 127
+        "51.5 offer j1 [0,40) -> 10",
+    ]
+    w.run_until(lambda w: w.done("j1"))
+    assert (0, 11) in w.processed["j1"]
+    assert sum(end - begin for begin, end in w.processed["j1"]) == 80, "no unit is computed twice"
 
 
 @pytest.mark.parametrize("manners", [{"answers": False}, {"answers": False, "deaf": True}])
