@@ -337,3 +337,20 @@ def test_a_limit_is_compared_once_pilots_have_measured_the_cost():
     assert w.state("j1") == ("Unknown", reasons.MEASURING)
     w.run_until(lambda w: w.state("j1")[0] != "Unknown", within=100)
     assert w.state("j1") == ("False", reasons.INVALID_SPEC)
+
+
+def test_late_news_of_a_reduce_pod_that_has_ended_well_deletes_nothing():
+    w = World()
+    w.node("n0", 1)
+    w.apply(job(units=4, deadline=100, chi=1.0, reduce_duration=5.0))
+    w.run_until(lambda w: any(pod.chunk.kind == "Reduce" for pod in w.pods.values()))
+    (pod,) = (pod for pod in w.pods.values() if pod.chunk.kind == "Reduce")
+    news = pod.observed()
+    w.run_until(lambda w: w.done("j1"))
+    there = w.pods.pop(pod.name)
+    w.crash()  # its lists are older than the pod
+    w.pods[pod.name] = there
+    w.inbox.append(news)
+    w.run(w.now + 5)
+    assert pod.name in w.pods
+    assert w.pods[pod.name].phase == "Succeeded"

@@ -108,9 +108,14 @@ class PodEvents:
             self.lifecycle.hold_back(now, st, chunk, found.reason if pod.input_unavailable else reasons.NOT_STARTED)
 
     def _end_unowned(self, now: float, st: JobState | None, pod: PodObserved) -> None:
-        """End a pod that no longer owns its units: its work is not accounted."""
+        """End a pod that no longer owns its units: its work is not accounted.
+
+        A new leader may hear late of a reduce pod, which has ended since, and must not delete what stays to be read.
+        """
         if st is not None and pod.outcome is not None:
             self.lifecycle.endings.leave(now, pod, st.job.retention)
+        elif st is not None and pod.kind == "Reduce" and st.record.completed_condition is not None:
+            self.lifecycle.endings.stop(now, pod)
         elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
             self.lifecycle.endings.end(now, pod)
 

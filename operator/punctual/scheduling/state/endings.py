@@ -27,13 +27,13 @@ class Endings:
         else:
             kept = retention != "None"
         if pod.detained and kept:
-            self._stop(now, pod)
+            self.stop(now, pod)
         elif pod.detained:
             self.end(now, pod, pod.grace)
         elif pod.over and not kept:
             self.end(now, pod)
 
-    def _stop(self, now: float, pod: PodObserved) -> None:
+    def stop(self, now: float, pod: PodObserved) -> None:
         """End the containers of a pod that stays to be read."""
         if pod.uid not in self.state.pods.ending:
             self.state.pods.ending[pod.uid] = _occupant(pod), now + pod.grace + LOOK
