@@ -40,7 +40,13 @@ def waiting(count, **more):
     for i in range(count + 200):  # 200 of them run
         cost = Cost(chi=100.0, tau=0.001)
         job = Job(
-            uid=f"j{i}", namespace="default", name=f"j{i}", arrival=now, units=100, deadline=10 * count * HOURS, cost=cost
+            uid=f"j{i}",
+            namespace="default",
+            name=f"j{i}",
+            arrival=now,
+            units=100,
+            deadline=10 * count * HOURS,
+            cost=cost,
         )
         pods += act(pool, now, [JobApplied(job)])
     while pool.backlog:
@@ -103,7 +109,11 @@ def main():
             costs = [
                 cost(pool, now, [pod] if what == "pod" else [], options.steps) for pool, now, pod in pools.values()
             ]
-            rows[what] = {"few_ms": round(costs[0], 4), "many_ms": round(costs[1], 4), "ratio": round(costs[1] / costs[0], 2)}
+            rows[what] = {
+                "few_ms": round(costs[0], 4),
+                "many_ms": round(costs[1], 4),
+                "ratio": round(costs[1] / costs[0], 2),
+            }
         found[name] = rows
     print(json.dumps({"idle_step": found, "few": options.few, "many": options.many}, indent=1))  # noqa: T201  its purpose
 
