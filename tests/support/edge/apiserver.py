@@ -408,7 +408,7 @@ class ApiServer:
         deleted = {"deletionTimestamp": self._time(grace), "deletionGracePeriodSeconds": grace}
         there = self._mark(kind, at, there, deleted)
         if grace == 0 and not meta.get("finalizers"):
-            self._remove(kind, at, there)
+            return self._remove(kind, at, there)
         return there
 
     def _mark(self, kind, at, there, deleted):

@@ -19,6 +19,7 @@ from punctual.kube.cluster.directory import JOBS, POOLS
 from punctual.kube.cluster.resources import CONFIG_MAPS, LEASES, PODS
 
 STEPS = 14
+WATCHED = 5
 KINDS = {"DivisibleJob": JOBS, "ConfigMap": CONFIG_MAPS, "Pod": PODS, "Lease": LEASES, "Pool": POOLS}
 DROPPED = {"creationTimestamp", "managedFields", "generateName", "selfLink", "remainingItemCount"}
 GATE = "punctual.dev/test"
@@ -256,13 +257,47 @@ def _step(rng, kind, name):  # noqa: C901, PLR0915  a table
 
 
 async def compare(seed, model, real, namespace):
-    """Run a sequence on both. Returns the first difference, as a sentence, or None."""
+    """Run a sequence on both. Returns the first difference, as a sentence, or None.
+
+    After each WATCHED-th sequence, watches from its beginning must have the same events.
+    """
     sides = [Side(model, namespace), Side(real, namespace)]
+    since = [(await side.client.list(CONFIG_MAPS.path(namespace=namespace))).resource_version for side in sides]
     for step in draw(seed):
         answers = [await _answer(step, side) for side in sides]
         if answers[0] != answers[1]:
             return f"{step.what}:\n  model {answers[0]}\n  real  {answers[1]}"
+    if seed % WATCHED == 0:
+        ours, theirs = await asyncio.gather(*map(_events, sides, since))
+        for what, events in ours.items():
+            if events != theirs[what]:
+                return f"watch {what}:\n  model {events}\n  real  {theirs[what]}"
     return None
+
+
+async def _events(side, since):
+    """Return the events of each kind since a version, of all its objects and of one of them. It takes a second."""
+    watches = {(kind, only): _watched(side, since, kind, only) for kind in KINDS for only in (False, True)}
+    found = await asyncio.gather(*watches.values())
+    return {
+        what: [(change, side.same(body)) for change, body in events]
+        for what, events in zip(watches, found, strict=True)
+    }
+
+
+async def _watched(side, since, kind, only):
+    name = f"{kind.lower()}-1" + (f"-{side.namespace}" if kind == "Pool" else "")
+    path = KINDS[kind].path(namespace="" if kind == "Pool" else side.namespace)
+    selector = f"metadata.name={name}" if only else ""
+    events = [
+        (event["type"], event["object"])
+        async for event in side.client.watch(path, resource_version=since, field_selector=selector, seconds=1)
+    ]
+    return [
+        (change, body)
+        for change, body in events
+        if change != "BOOKMARK" and (kind != "Pool" or body["metadata"]["name"].endswith(side.namespace))
+    ]
 
 
 async def _answer(step, side):
