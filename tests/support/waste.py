@@ -4,8 +4,8 @@ from collections import defaultdict
 
 FAULT, INPUT, CUT, BRIEF, LOST = "fault", "input", "cut", "brief", "lost"
 """Why a chunk took longer than its load: its processor went; it was asked to leave before it computed; it gave back a
-part for which it had the input; it had computed for less than `READ` when a reserved window began; or, with no such reason,
-what it had computed was thrown away."""
+part for which it had the input; it had computed for less than `READ` when a reserved window began; or, with no such
+reason, what it had computed was thrown away."""
 READ = 1.0
 """Seconds between two reads of an offer by a worker (docs/simulate.md)."""
 
