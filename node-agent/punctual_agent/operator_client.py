@@ -46,17 +46,15 @@ def understood(report: Report, status: int, text: bytes) -> SetPoints:
     """Return the set points that answer a report. Raises ExchangeError, or ValidationError if the answer is none."""
     if status != http.HTTPStatus.OK:
         kind = {401: "refused", 403: "refused", 503: "notLeader"}.get(status, "status")
-        raise ExchangeError(kind, f"{status} {_phrase(status)}: {text[:200].decode(errors='replace')}")
+        raise ExchangeError(
+            kind, f"{status} {http.client.responses.get(status, '')}: {text[:200].decode(errors='replace')}"
+        )
     if len(text) > LARGEST_ANSWER:
         raise ExchangeError("badAnswer", f"the answer has more than {LARGEST_ANSWER} bytes")
     points = SetPoints.model_validate_json(text)
     if points.epoch < report.epoch:
         raise ExchangeError("lowerEpoch", f"epoch {points.epoch} after {report.epoch}: the leader was replaced")
     return points
-
-
-def _phrase(status: int) -> str:
-    return http.client.responses.get(status, "")
 
 
 class Exchange:

@@ -40,7 +40,7 @@ class Agent:
         (folder / "state").mkdir(parents=True)
         self._folders = Folders(world, node, folder)
         self._state = folder / "state"
-        self._core = self._rounds = None
+        self._core = None
 
     def begin(self):
         world = self.world

@@ -185,11 +185,7 @@ class Repair:
 
     def _promise_again(self, now: float) -> None:
         """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
-        lost = [
-            st for st in self.state.live.unpromised()
-            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
-        ]  # fmt: skip
-        for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
+        for st in _oldest_lost(self.state):
             demand = self.planner.demand(st, now)
             ahead = self.state.plan.at(now)
             if demand and overloaded(ahead.ground, ahead.demands, demand):
@@ -205,6 +201,15 @@ class Repair:
             self.state.touch(st)
             self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
             self.planner.adopt(plan, now)
+
+
+def _oldest_lost(state: PoolState) -> list[JobState]:
+    """Return the oldest jobs, at most eight, that lost their promise with the processors of a lost node."""
+    lost = [
+        st for st in state.live.unpromised()
+        if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
+    ]  # fmt: skip
+    return sorted(lost, key=lambda st: (st.job.arrival, st.job.uid))[:8]
 
 
 def _promised(record: JobRecord, text: str, chunks: tuple[Chunk, ...]) -> JobRecord:
@@ -303,11 +308,7 @@ class Refit:
 
     def _promise_again(self, now: float) -> None:
         """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
-        lost = [
-            st for st in self.state.live.unpromised()
-            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
-        ]  # fmt: skip
-        for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
+        for st in _oldest_lost(self.state):
             text = "its node has CPU for it again"
             chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
             promised = _promised(st.record, text, chunks)

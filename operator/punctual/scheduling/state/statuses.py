@@ -130,11 +130,10 @@ class Statuses:
     def _unbegun(self) -> int:
         """Return the number of jobs in the schedule of which no chunk has begun."""
         schedule = self.state.schedule
-        if not schedule.counts_on_ends:  # not all of its work is in a plan
-            return sum(1 for uid in schedule.uids() if not self.state.jobs[uid].record.started)
-        if self.counted is None or not same_placements(schedule.plan, self.counted):
-            begun = (self.state.jobs[uid].record.started for uid in schedule.uids())
-            self.counted, self.unbegun = schedule.plan, sum(1 for at in begun if not at)
+        planned = schedule.plan if schedule.counts_on_ends else None  # a queue is in no plan
+        if planned is None or self.counted is None or not same_placements(planned, self.counted):
+            self.counted = planned
+            self.unbegun = sum(1 for uid in schedule.uids() if not self.state.jobs[uid].record.started)
         return self.unbegun
 
     def _without_lost(self, actions: list[Action]) -> list[Action]:
