@@ -17,8 +17,7 @@ from chaos_lib.ground import CPU, LABEL, NAMESPACES, SYSTEM, Ground, NothingTher
 from chaos_lib.jobs import NAMESPACE, POOL, Wish
 from chaos_lib.scribe import JobSeen
 from punctual.errors import Forbidden, NotFound, PunctualError
-from punctual.kube.cluster.directory import JOBS, POOLS
-from punctual.kube.cluster.resources import NODES, PODS, Resource
+from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS, Resource
 
 Json = dict[str, Any]
 QUOTAS = Resource("v1", "resourcequotas")

@@ -16,9 +16,8 @@ from chaos_lib.jobs import LIMITED, POOL, SPACES
 from chaos_lib.scribe import JobSeen, PodSeen, Scribe, eventually
 from chaos_lib.templates import LIMIT_RANGE, TAINT
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
+from punctual.kube.api.resources import LEASES, NODES, PODS, POOLS, Resource
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import POOLS
-from punctual.kube.cluster.resources import LEASES, NODES, PODS, Resource
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 
 from chaos_lib.ground import SYSTEM, Ground
-from punctual.kube.cluster.resources import Resource
+from punctual.kube.api.resources import Resource
 
 SECRETS = Resource("v1", "secrets")
 TELLING = 12

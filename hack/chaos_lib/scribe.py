@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from punctual.errors import ClusterError, Gone
+from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL
-from punctual.kube.cluster.resources import PODS
 
 Json = dict[str, Any]
 

@@ -19,9 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from server import job
 
 from punctual import errors
+from punctual.kube.api.resources import CONFIG_MAPS, JOBS, PODS, Resource
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient
-from punctual.kube.cluster.directory import JOBS
-from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
 ACCOUNTS = Resource("v1", "serviceaccounts")

@@ -6,7 +6,7 @@ import time
 import pytest
 from counters import NAME, Counters
 
-from punctual.kube.rates.prometheus import Prometheus
+from punctual.kube.kinds.rates.prometheus import Prometheus
 
 QUERY = f'{NAME}{{namespace="a"}}'
 PODS = {"p": "uid-p", "q": "uid-q"}

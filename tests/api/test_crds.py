@@ -39,7 +39,7 @@ from punctual.kube.api import (
     parse,
     parse_status,
 )
-from punctual.kube.cluster.pods import Owner
+from punctual.kube.known.jobs import Owner
 from punctual.kube.translate import job_status
 from punctual.scheduling.model.job import Job, JobRecord, Verdict
 

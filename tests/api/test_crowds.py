@@ -17,9 +17,8 @@ from server import condition, job, pool
 from settled import settle
 
 from punctual import errors, reasons
+from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS, POOLS
-from punctual.kube.cluster.resources import NODES, PODS
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 JOBS_AT_ONCE = 10_000 if NIGHTLY else 400

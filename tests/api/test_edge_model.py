@@ -5,8 +5,8 @@ import os
 import pytest
 from edge.compare import compare, model_client, model_server
 
+from punctual.kube.api.resources import Resource
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.resources import Resource
 
 SEQUENCES = 2000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 300
 NAMESPACES = Resource("v1", "namespaces")

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from server import Server
 
-from punctual.kube.cluster.resources import LEASES
+from punctual.kube.api.resources import LEASES
 from punctual.kube.election.claim import Installation
 from punctual.kube.election.elector import ElectorThread, Timing
 

@@ -19,7 +19,7 @@ from life import life, told
 from proxy import HangUp, Proxy
 
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
-from punctual.kube.cluster.directory import JOBS
+from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.pods import BEGIN
 from punctual.kube.format.clock import AGREED
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from punctual.kube.api.resources import CONFIG_MAPS, PODS, Resource
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.informer import Informer
-from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 
 
 def config_map(name: str, value: str) -> Json:

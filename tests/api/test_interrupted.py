@@ -11,7 +11,7 @@ from life import life, told
 from ports import kept_port
 from proxy import WRITES
 
-from punctual.kube.cluster.directory import JOBS
+from punctual.kube.api.resources import JOBS
 
 EVERY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 """Kill at every write: 3 n lives and more. Else in each way at each kind of write there is."""

@@ -15,10 +15,10 @@ import uuid
 import pytest
 
 from punctual import errors
-from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES
-from punctual.kube.cluster.pods import JOB_UID_LABEL, Owner, pod_name
-from punctual.kube.cluster.resources import CONFIG_MAPS, LEASES, NODES, PODS
+from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, NODES, PODS, POOLS, PROFILES
+from punctual.kube.cluster.pods import JOB_UID_LABEL, pod_name
 from punctual.kube.format.duration import format_time, parse_time
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 
 GROUP = "punctual.dev/v1alpha1"

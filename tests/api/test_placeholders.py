@@ -15,9 +15,8 @@ import pytest
 from kinds import teach
 
 from punctual import errors
-from punctual.kube.cluster.directory import POOLS
+from punctual.kube.api.resources import NODES, PODS, POOLS, Resource
 from punctual.kube.cluster.pods import PLACEHOLDER
-from punctual.kube.cluster.resources import NODES, PODS, Resource
 from punctual.kube.format.duration import format_time, parse_time
 
 ROOT = Path(__file__).parents[2]

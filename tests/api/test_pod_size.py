@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from punctual import reasons
-from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.resources import PODS, Resource
+from punctual.kube.api.resources import PODS, Resource
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.fit.requests import beside, requested
 from punctual.kube.gate.admission_gate import AdmissionGate
+from punctual.kube.known.directory import Directory
 from punctual.scheduling.model.resources import Resources
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -24,8 +25,10 @@ async def gate(client):
     directory = Directory()
     meta = {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED}
     spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi"}}
-    directory.observe_pool({"metadata": meta, "spec": spec})
-    made = AdmissionGate(client, directory, lambda _: {}, lambda _: None)
+    directory.pools.observe({"metadata": meta, "spec": spec})
+    caches = Caches(client)
+    caches.directory = directory
+    made = AdmissionGate(client, caches, lambda _: None)
     yield made, directory
     await made.close()
 
@@ -41,7 +44,7 @@ async def answered(gate, namespace, **pod):
     template = {"spec": {"containers": [{"name": "main", "image": "img"}], **pod}}
     meta = {"name": "j1", "namespace": namespace, "uid": "j1", "generation": 1, "creationTimestamp": CREATED}
     asked = {"pool": "main", "units": 5, "deadline": "1h", "cost": {"perUnit": "1s"}, "template": template}
-    known = directory.observe_job({"metadata": meta, "spec": asked})
+    known = directory.jobs.observe({"metadata": meta, "spec": asked})
     async with asyncio.timeout(30):
         while (job := intake.job(known, decided=False)) is None:  # noqa: ASYNC110  the API server's answer
             await asyncio.sleep(0.01)

@@ -5,9 +5,9 @@ import contextlib
 
 import pytest
 
+from punctual.kube.api.resources import EVENTS
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.events import BURST, EventRecorder, Regarding
-from punctual.kube.cluster.resources import EVENTS
 
 
 def job(namespace: str, uid: str = "u1") -> Regarding:

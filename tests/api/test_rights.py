@@ -21,8 +21,9 @@ from lines import whole_lines
 from ports import kept_port
 
 from punctual import errors
-from punctual.kube.cluster.directory import POOLS, PROFILES, RESERVATIONS, TARGET_RATES
-from punctual.kube.cluster.pods import Owner, pod_name
+from punctual.kube.api.resources import POOLS, PROFILES, RESERVATIONS, TARGET_RATES
+from punctual.kube.cluster.pods import pod_name
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 
 ROOT = Path(__file__).parents[2]

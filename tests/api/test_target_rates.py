@@ -11,8 +11,7 @@ import pytest
 from counters import NAME, Counters
 
 from punctual import wire
-from punctual.kube.cluster.directory import TARGET_RATES
-from punctual.kube.cluster.resources import PODS
+from punctual.kube.api.resources import PODS, TARGET_RATES
 
 HERE = Path(__file__).parent
 OPERATOR = runpy.run_path(str(HERE / "test_operator.py"))

@@ -10,7 +10,7 @@ import pytest
 from life import life
 from stage import CONTAINER, GROUP
 
-from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES
+from punctual.kube.api.resources import JOBS, POOLS, PROFILES
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, STEP, TURN
 
 INPUT = {"http": {"url": "http://files.example.com/data"}, "cut": "Lines"}

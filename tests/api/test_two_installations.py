@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from punctual.kube.cluster.resources import LEASES
+from punctual.kube.api.resources import LEASES
 from punctual.kube.election.claim import NAME
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from punctual import errors
-from punctual.kube.cluster.directory import POOLS
-from punctual.kube.cluster.resources import EVENTS, LEASES, NODES, PODS
+from punctual.kube.api.resources import EVENTS, LEASES, NODES, PODS, POOLS
 from punctual.kube.election.claim import NAME, Installation
-from punctual.kube.leader.pools import FINALIZER
+from punctual.kube.kinds.pools.pools import FINALIZER
 from punctual.kube.uninstall import uninstall
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))

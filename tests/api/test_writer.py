@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from punctual import errors
+from punctual.kube.api.resources import CONFIG_MAPS, PODS, Resource
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.informer import Informer
-from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 from punctual.kube.writes.operations import (
     AddToConfigMap,
     Annotate,

@@ -31,9 +31,8 @@ from pathlib import Path
 from installed import Installed
 
 from punctual import errors
+from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS, POOLS
-from punctual.kube.cluster.resources import NODES, PODS
 
 TOP = Path(__file__).resolve().parents[2]
 GROUP = "punctual.dev/v1alpha1"

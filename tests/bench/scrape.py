@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 from punctual import metric_names as names
 from punctual import reasons
-from punctual.kube.leader.actors import PoolActors
+from punctual.kube.actors.actors import PoolActors
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job

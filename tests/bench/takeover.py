@@ -30,8 +30,8 @@ sys.path.append(str(Path(__file__).parents[1] / "support"))
 from settled import settle
 
 from punctual import errors
+from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS
 
 TARGET = {"first_decision_s": 5.0, "over_bare_writes_s": 2.0}
 UNDER_WAY = 32

@@ -19,10 +19,9 @@ import uuid
 
 from decisions import TOP, apiserver
 
+from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS
-from punctual.kube.cluster.resources import PODS
-from punctual.kube.writes.keys import JobKey
+from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import CreatePod, PutStatus, same
 from punctual.kube.writes.writer import Writer
 
@@ -92,7 +91,7 @@ async def measure(kubeconfig, count, chunks):
             operations = [make(job) for job in jobs]
             wall, cpu = time.perf_counter(), time.process_time()
             for job, operation in zip(jobs, operations, strict=True):
-                writer.submit(JobKey(job["metadata"]["uid"]), operation)
+                writer.submit(Key(JOBS, job["metadata"]["uid"]), operation)
             if not await writer.flush(300):
                 raise SystemExit("not written in 300 s")
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

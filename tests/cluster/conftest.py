@@ -38,9 +38,8 @@ sys.path.insert(0, str(ROOT / "hack"))
 from demo_lib import place
 
 from punctual import errors
+from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS
-from punctual.kube.cluster.resources import PODS
 
 
 def pytest_collection_modifyitems(items):

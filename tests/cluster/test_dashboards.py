@@ -16,7 +16,7 @@ from monitoring_lib.panels import CONTROL_PLANE, DASHBOARDS, DEADLINES, NODES, P
 from scraped import SCRAPE, Prometheus
 
 from punctual import metric_names as names
-from punctual.kube.cluster.directory import RESERVATIONS
+from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.format.duration import format_time
 
 AHEAD = 40

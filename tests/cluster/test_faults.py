@@ -17,8 +17,7 @@ from live import (
 )
 
 from punctual import errors
-from punctual.kube.cluster.directory import JOBS, POOLS
-from punctual.kube.cluster.resources import LEASES, PODS
+from punctual.kube.api.resources import JOBS, LEASES, PODS, POOLS
 
 
 def moment(text):

@@ -26,7 +26,7 @@ from live import (
 )
 
 from punctual import errors
-from punctual.kube.cluster.resources import PODS
+from punctual.kube.api.resources import PODS
 
 PATIENT = {"pause": 0.3, "cost": {"perUnit": "100ms"}}
 """Long chunks that use next to no CPU, until they are told to hurry."""

@@ -8,7 +8,7 @@ import uuid
 import pytest
 from live import LABEL, POOL, ROOT, SYSTEM, eventually, pool_manifest
 
-from punctual.kube.leader.pools import FINALIZER
+from punctual.kube.kinds.pools.pools import FINALIZER
 
 PAGE = (ROOT / "docs/install.md").read_text()
 RUN = {

@@ -4,7 +4,7 @@ import math
 
 from live import LABEL, eventually, lend, ready
 
-from punctual.kube.cluster.directory import RESERVATIONS
+from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.format.duration import format_time, parse_time
 
 LENGTH = 18

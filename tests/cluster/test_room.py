@@ -22,9 +22,8 @@ from live import (
     taints,
 )
 
-from punctual.kube.cluster.directory import POOLS
+from punctual.kube.api.resources import PODS, POOLS
 from punctual.kube.cluster.pods import PLACEHOLDER
-from punctual.kube.cluster.resources import PODS
 from punctual.kube.format.duration import parse_time
 
 COST = {"perUnit": "500ms", "startup": "3s"}

@@ -4,8 +4,7 @@ import json
 
 from live import POOL, condition, container, eventually
 
-from punctual.kube.cluster.directory import TARGET_RATES
-from punctual.kube.cluster.resources import PODS
+from punctual.kube.api.resources import PODS, TARGET_RATES
 
 BUSY = """
 import os, time

@@ -15,20 +15,15 @@ import structlog
 from drawn import manifests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from term_tools import make_tools
 
-from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api, crd
-from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
+from punctual.kube.actors.executor import PoolExecutor
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pods import project_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
-from punctual.kube.holding.placeholders import Placeholders
-from punctual.kube.holding.taints import Taints
-from punctual.kube.leader.executor import PoolExecutor, Tools
-from punctual.kube.leader.promise_metrics import PromiseMetrics
-from punctual.kube.metrics import Metrics
+from punctual.kube.known.directory import Directory
 from punctual.kube.translate import to_pool_record, to_pool_spec, to_record
 from punctual.kube.writes.operations import CreatePod, PutStatus
 from punctual.scheduling.model.actions import Action
@@ -63,16 +58,17 @@ class Edge:
         self.now = START
         self.epoch = 0
         self.directory = Directory()
-        self.known = self.directory.observe_pool({**pool, "metadata": meta("any", "p1", namespace="")})
-        none = (reasons.RESERVATION_NOT_FOUND, "there is none here")
-        self.gate = AdmissionGate(Server(), self.directory, lambda _: {}, lambda _: None, reserved=lambda _: none)
+        self.known = self.directory.pools.observe({**pool, "metadata": meta("any", "p1", namespace="")})
+        self.caches = Caches(None)
+        self.caches.directory = self.directory
+        self.gate = AdmissionGate(Server(), self.caches, lambda _: None)
         self.statuses, self.pods = {}, {}
         self.node = NodeObserved(name="n1", ready=True, cpu=16.0, memory=2**51, pods=110)
 
     def lead(self):
         """Begin a term with what is written."""
         self.epoch += 1
-        spec = to_pool_spec(self.known.pool)
+        spec = to_pool_spec(self.known)
         written = self.statuses.get("p1")
         record = to_pool_record("any", api.parse_status(api.PoolStatus, {"status": written})) if written else None
         events = [PoolApplied(spec, record), self.node]
@@ -82,27 +78,15 @@ class Edge:
                 known.term.job = self.gate.job(known, decided=True)
                 events.append(JobApplied(known.term.job, to_record(status)))
         events += [pod.observed(self) for pod in self.pods.values()]
-        tools = Tools(
-            epoch=self.epoch,
-            now=lambda: self.now,
-            directory=self.directory,
-            writer=self,
-            recorder=self,
-            set_points=SetPointStore(),
-            taints=Taints([], lambda *_: None),
-            placeholders=Placeholders(PlaceholderSettings(namespace="sys"), lambda *_: None, lambda *_: None),
-            promise_metrics=PromiseMetrics(Metrics(), lambda: self.now),
-            windows=None,
-            results={},
-            job_of=lambda _: None,
-        )
-        self.pool, self.executor = Pool(self.epoch), PoolExecutor("any", tools)
+        tools = make_tools(self, lambda: self.now, caches=self.caches, epoch=self.epoch)
+        self.pool = Pool(self.epoch)
+        self.executor = PoolExecutor("any", tools, self.gate, lambda *_: None, lambda _: None)
         self._perform(self.pool.restore(self.now, events))
 
     async def apply(self, uid, spec):
         """Take in a job as kopf tells it, and what is found out about its pods."""
         body = {"metadata": meta(uid, uid), "spec": {**spec, "pool": "any"}}
-        known = self.directory.observe_job(body)
+        known = self.directory.jobs.observe(body)
         while (job := self.gate.job(known, decided=False)) is None:
             await asyncio.gather(*self.gate._trials._tasks)
         known.term.job = job
@@ -135,7 +119,7 @@ class Edge:
                 kind = body["kind"]
                 status = orjson.loads(orjson.dumps(body["status"]))
                 checker(kind).validate(status)
-                self.statuses[key.uid] = status
+                self.statuses[key.name] = status
             case CreatePod(body=body):
                 orjson.dumps(body)
                 name = body["metadata"]["name"]

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import see_pod
-from punctual.kube.cluster.pods import Owner, chunk_pod
+from punctual.kube.cluster.pods import chunk_pod
 from punctual.kube.fit.requests import requested
-from punctual.kube.leader.pod_events import PodEvents
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.actions import CreateChunk, HoldCapacity
 from punctual.scheduling.model.events import JobApplied, JobDeleted, NodeGone, NodeObserved, PoolApplied
 from punctual.scheduling.model.job import Chunk, Job
@@ -44,19 +45,18 @@ class World:
         self.asked = {}  # pods that the Pool has created, not bound yet
         self.dispatched = Counter()  # by node
         self.free = {}  # processors, by node
-        self.told = {"own": "main", "guest": "main"}
         self.caches = Caches(None)
         self.caches.listener = self
-        term = SimpleNamespace(aside={})
-        jobs = SimpleNamespace(pool_of=self.told.get, consider=lambda _: None)
         actors = SimpleNamespace(tell=lambda _, event: self.events.append(event))
         guests = SimpleNamespace(tell=lambda _, event: None)
-        self.routing = PodEvents(self.caches, term, jobs, actors, guests)
+        self.routing = PodEvents(self.caches, actors, guests, lambda *_: None)
         self.caches.inventory.observe_pool("main", created=0.0, selects=lambda labels: True)
         for job in JOBS:
             meta = {"name": job, "namespace": "ns", "uid": job, "generation": 1, "creationTimestamp": CREATED}
             spec = {"pool": owner(job).pool, "units": 100} | ({"class": "Guest"} if job == "guest" else {})
             self.caches.observe("divisiblejobs", None, {"metadata": meta, "spec": spec})
+            if job in {"own", "guest"}:
+                self.caches.directory.jobs[job].term.pool = "main"
         for name in NODES:
             self.node(name, ready=True)
         self.pool = Pool(1)
@@ -142,12 +142,11 @@ class World:
                 self.caches._on_pod_change("DELETED", key, see_pod(self.pods.pop(key), "default"))
             case "lose" | "return":
                 self.node(node, ready=kind == "return")
-            case "delete" if "own" in self.told:
-                del self.told["own"]
+            case "delete" if "own" in self.caches.directory.jobs:
                 self.caches.observe("divisiblejobs", "DELETED", {"metadata": {"uid": "own"}})
                 self.events.append(JobDeleted("own"))
             case "tell":
-                self.told["waiting"] = "main"
+                self.caches.directory.jobs["waiting"].term.pool = "main"
 
     def step(self):
         self.now += 1.0

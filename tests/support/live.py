@@ -14,9 +14,8 @@ import pytest
 import yaml
 
 from punctual import errors
-from punctual.kube.cluster.directory import JOBS, POOLS
+from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS
 from punctual.kube.cluster.pods import JOB_LABEL, KIND_LABEL, PLACEHOLDER, foreign_pod
-from punctual.kube.cluster.resources import NODES, PODS
 from punctual.kube.format.quantity import parse_cores
 
 ROOT = Path(__file__).parents[2]

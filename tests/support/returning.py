@@ -299,7 +299,7 @@ async def quiet(world, leader):
     def rests():
         nonlocal same, before
         now = [*map(len, (server.written, server.stamped, server.pods, server.deleted, server.events))]
-        idle = leader.term.leads and leader.term._parts.writer._queues.caught_up.is_set()
+        idle = leader.term.leads and leader.term._writer._queues.caught_up.is_set()
         same, before = (same + 1 if idle and now == before else 0), now
         return same > 10
 

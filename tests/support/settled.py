@@ -6,8 +6,8 @@ import time
 
 from server import job
 
+from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS
 from punctual.kube.format.duration import format_time
 
 UNDER_WAY = 32

@@ -4,8 +4,8 @@ import math
 import random
 
 from punctual.kube import api
-from punctual.kube.cluster.directory import JobInTerm, KnownJob, KnownReservation, ReservationWindow
-from punctual.kube.cluster.pods import Owner
+from punctual.kube.known.jobs import JobInTerm, KnownJob, Owner
+from punctual.kube.known.reservations import KnownReservation, ReservationWindow
 from punctual.kube.page.model import Reading
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job
@@ -41,7 +41,7 @@ class Shown:
             cost=Cost(chi, 0.0, 0.0, 1.0), max_processors=most,
         )  # fmt: skip
         owner = Owner(uid, namespace, name, pool, units)
-        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", created=self.now, term=JobInTerm(job))
+        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", created=self.now, term=JobInTerm(job=job))
         self._settle(self._pools[pool], [JobApplied(job, None)])
         return uid
 
@@ -51,7 +51,9 @@ class Shown:
         job = Job(uid=uid, namespace=namespace, name=name, arrival=self.now, units=units, cost=None,
                   deadline=math.inf)  # fmt: skip
         owner = Owner(uid, namespace, name, pool, units)
-        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", created=self.now, term=JobInTerm(job, record))
+        self._jobs[uid] = KnownJob(
+            owner, 1, False, "", "", b"{}", "1", created=self.now, term=JobInTerm(job=job, record=record)
+        )
         return uid
 
     def reserve(self, namespace, name, *, pool="main", start=600.0, length=300.0, processors=2):

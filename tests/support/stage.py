@@ -16,9 +16,8 @@ import aiohttp
 
 from punctual import errors, wire
 from punctual.kube import api
-from punctual.kube.cluster.directory import JOBS, POOLS
+from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, NODES, PODS, POOLS
 from punctual.kube.cluster.pods import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
-from punctual.kube.cluster.resources import CONFIG_MAPS, LEASES, NODES, PODS
 from punctual.kube.format.duration import format_time
 from punctual.kube.translate import to_record
 from punctual.scheduling.model.ranges import Ranges

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from cluster_model.clock import BEGIN, written
 from cluster_model.cluster import Cluster
 
+from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pods import chunk_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
-from punctual.kube.leader.pod_events import PodEvents
 from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StopPod, WriteStatus
 from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import JobApplied, PoolApplied, Progress, Reported
@@ -45,7 +45,6 @@ class Tenants:
         self.cluster = Cluster(nodes, plugins)
         self.records = {}
         self._mail = {}  # events by key
-        self._told = {}  # the pool that a job was given to
         self._again = set()
         self._offered = {}  # ends that were offered, by pod (uid)
         self._loop = asyncio.new_event_loop()
@@ -53,17 +52,12 @@ class Tenants:
         self.caches.listener = self
         self.gate = AdmissionGate(
             SimpleNamespace(create=self._try_out),
-            self.caches.directory,
-            self.caches.labels,
+            self.caches,
             self._again.add,
-            claims=self.caches.claims,
-            nodes=self.caches.inventory.of,
-            pods_of=self.caches.pods.of_job,
             monotonic=lambda: self.now,
         )
-        jobs = SimpleNamespace(pool_of=self._told.get, consider=lambda _: None)
         actors = SimpleNamespace(tell=self.tell)
-        self._pods = PodEvents(self.caches, SimpleNamespace(aside={}), jobs, actors, SimpleNamespace())
+        self._pods = PodEvents(self.caches, actors, SimpleNamespace(), lambda *_: None)
         self.counting = self._pods.counting
         meta = {"name": POOL, "uid": "p", "generation": 1, "creationTimestamp": written(self.now)}
         spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi"}, "headroom": "0%"}
@@ -71,7 +65,7 @@ class Tenants:
         for body in nodes:
             self.caches.informers[0]._told(body)
         self.pool = Pool(1)
-        self.spec = self.gate._processor(self.caches.directory.pools[POOL])
+        self.spec = self.gate._processor(self.caches.directory.pools.named(POOL))
         self.pool.restore(self.now, [PoolApplied(self.spec), *self.caches.inventory.of(POOL)])
         self.step()
 
@@ -108,7 +102,7 @@ class Tenants:
         body = {"metadata": meta, "spec": {"pool": POOL, "template": template, **spec}}
         self.caches.observe("divisiblejobs", "ADDED", body)
         job = self._loop.run_until_complete(self._through_the_gate(uid))
-        self._told[uid] = POOL
+        self.caches.directory.jobs[uid].term.pool = POOL
         self.tell(POOL, JobApplied(job))
         self.step()
         return uid

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 from punctual import errors
 from punctual.kube.agents.set_points import SetPointStore
+from punctual.kube.api.resources import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
+from punctual.kube.known.store import HIGHEST, metadata_of
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics
 
@@ -175,9 +176,9 @@ class Replica:
         """Let its watches say all that has changed meanwhile."""
         there = {body["metadata"]["uid"] for body in self.server.objects.values()}
         for kind, resource in KINDS.items():
-            for uid, known in self.caches.directory.metadata(resource).items():
+            for uid, known in dict(self.caches.directory.of(resource.plural)).items():
                 if uid not in there:
-                    self.observe("DELETED", {"kind": kind, "metadata": known.metadata})
+                    self.observe("DELETED", {"kind": kind, "metadata": metadata_of(known)})
         for body in copy.deepcopy(list(self.server.objects.values())):
             self.observe("MODIFIED", body)
 

@@ -27,11 +27,12 @@ import structlog
 from punctual import __version__, wire
 from punctual import metric_names as names
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
+from punctual.kube.actors.actors import PoolCore
 from punctual.kube.agents.report_server import Refusal, ReportCallbacks, ReportServer
 from punctual.kube.agents.set_points import SetPointStore
+from punctual.kube.api.resources import JOBS, POOLS, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.handlers import Watches
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
@@ -43,13 +44,12 @@ from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.gate.trials import DEADLINE
-from punctual.kube.leader.actors import PoolCore
+from punctual.kube.kinds.rates.prometheus import check_url
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics, begin
 from punctual.kube.page.model import Reading
 from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
-from punctual.kube.rates.prometheus import check_url
 from punctual.kube.serve import ProbeServer
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore

@@ -12,9 +12,11 @@ from typing import Any
 from punctual import reasons
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api
-from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.oversize import kept
 from punctual.kube.format.duration import format_time
+from punctual.kube.kinds.reservations import records as reservation_windows
+from punctual.kube.known.directory import Directory
+from punctual.kube.known.oversize import kept
+from punctual.kube.known.reservations import inside
 from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.translate import (
     MOST_NODES,
@@ -28,7 +30,6 @@ from punctual.kube.translate import (
     undecided,
     without_decision,
 )
-from punctual.kube.windows import records as reservation_windows
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -115,7 +116,9 @@ class Snapshot:
         if isinstance(group, tuple):
             group, refusal = None, refusal or group
         learned = self.learning.of(namespace, asked.spec.profile or "", pool)
-        return to_job(asked, profile=profile, learned=learned, refusal=refusal, reservation=group)
+        return to_job(
+            asked, profile=profile.spec if profile else None, learned=learned, refusal=refusal, reservation=group
+        )
 
     def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = ()) -> Pool:
         """Return a Pool with all promises, after it has answered all jobs that were due for an answer.
@@ -141,7 +144,7 @@ class Snapshot:
         return pool
 
     def _add_reservation(self, body: Body) -> None:
-        known = self.reservations.observe_reservation({**body, "status": None})  # whatever its epoch
+        known = self.reservations.reservations.observe({**body, "status": None})  # whatever its epoch
         try:
             status = api.parse_status(api.ReservationStatus, body)
         except UserError:
@@ -160,8 +163,8 @@ class Snapshot:
         """Return the reservation window in which a job is to run, or a refusal. None: the job names no reservation."""
         if name is None:
             return None
-        known = self.reservations.reservation(namespace, name)
-        found = reservation_windows.inside(known, name, namespace=namespace, pool=pool)
+        known = self.reservations.reservations.standing(name, namespace)
+        found = inside(known, name, namespace=namespace, pool=pool)
         return found or (reasons.RESERVATION_REFUSED, f"Reservation {name} has no answer yet")
 
     def _pool(self, name: str) -> api.Pool:
@@ -206,7 +209,7 @@ class Snapshot:
             profile = api.parse_asked(api.Profile, found) if found else None
             return to_job(
                 model,
-                profile=profile,
+                profile=profile.spec if profile else None,
                 learned=self.learning.of(namespace, name, model.spec.pool),
                 in_force=cost_in_force(record),
                 reservation=group if isinstance(group, str) else None,

@@ -17,10 +17,12 @@ from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
-from punctual.kube.cluster.conditions import TransitionTimes, conditions
-from punctual.kube.cluster.pods import Owner, pod_name, results_name
+from punctual.kube.cluster.pods import pod_name, results_name
 from punctual.kube.fit.claims import Fit
+from punctual.kube.format.conditions import TransitionTimes, conditions
 from punctual.kube.format.duration import format_duration, format_time
+from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pools import KnownPool
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,
@@ -75,14 +77,14 @@ _JOB_CONDITIONS = {
 def to_job(
     job: api.DivisibleJob,
     *,
-    profile: api.Profile | None = None,
+    profile: api.ProfileSpec | None = None,
     learned: Learned = lambda _spec: None,
     in_force: Cost | None = None,
     refusal: tuple[str, str] | None = None,
     reservation: str | None = None,
     fit: Fit | None = None,
 ) -> Job:
-    """Return the job as the core knows it; ``profile`` is the one it names, None where there is none.
+    """Return the job as the core knows it; ``profile`` is the spec of the one it names, None where there is none.
 
     ``learned`` tells what is known beside what the profile sets by hand; ``in_force``: the cost that a job was promised
     with, which no profile changes; ``reservation``: the uid of the one it names; ``fit``: the nodes that its pods may
@@ -91,12 +93,12 @@ def to_job(
     meta, spec = job.metadata, job.spec
     cost, response = _cost(spec.cost), None
     if spec.profile is not None:
-        known = learned(profile.spec) if profile is not None else None
+        known = learned(profile) if profile is not None else None
         response = known.response if known is not None else None
         if in_force is not None:
             cost = in_force
         elif profile is not None:
-            cost = profile_cost(profile.spec, known, fetches=spec.input is not None)
+            cost = profile_cost(profile, known, fetches=spec.input is not None)
         else:
             refusal = refusal or (
                 reasons.PROFILE_NOT_FOUND,
@@ -190,7 +192,7 @@ def profile_cost(spec: api.ProfileSpec, learned: Estimates | None, *, fetches: b
     return None if chi is None else Cost(chi, tau, theta_cm, 2.0 if theta_cp is None else theta_cp)
 
 
-def to_pool_spec(pool: api.Pool) -> PoolSpec:
+def to_pool_spec(pool: api.Pool | KnownPool) -> PoolSpec:
     """Return the pool as the core knows it."""
     return _pool_spec(pool.metadata.name, pool.spec, pool.metadata.generation)
 
@@ -229,7 +231,7 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
     """Return what a job's status says."""
     said = {c.type: Verdict(c.status, c.reason, c.message) for c in status.conditions}
     fetched = status.input
-    # as `ended` in kube.cluster.directory tells them apart
+    # as `ended` in kube.known.jobs tells them apart
     refused = "Completed" not in said and "Failed" not in said and said.get("Admitted", OPEN).status == "False"
     promise, offer, cost, units = status.promise, status.offer, status.cost, status.units or api.UnitCounts()
     return JobRecord(
@@ -595,10 +597,9 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int, n
 
 
 def not_allowed(pool: str, namespace: str) -> tuple[str, str]:
-    """Return the refusal of a job from a namespace that its pool does not serve."""
+    """Return the refusal of an object from a namespace that its pool does not serve."""
     return reasons.NOT_ALLOWED, (
-        f"Pool {pool} does not take jobs from namespace {namespace}: its labels do not match the pool's "
-        "namespaceSelector"
+        f"Pool {pool} takes nothing from namespace {namespace}: its labels do not match the pool's namespaceSelector"
     )
 
 

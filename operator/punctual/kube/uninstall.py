@@ -16,13 +16,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Final
 
 from punctual import errors, reasons
+from punctual.kube.api.resources import LEASES, NODES, PODS, POOLS, Resource
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
-from punctual.kube.cluster.directory import POOLS
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.pods import GROUP, JOB_LABEL, JOB_UID_LABEL, PLACEHOLDER, POOL_LABEL, label
-from punctual.kube.cluster.resources import LEASES, NODES, PODS, Resource
 from punctual.kube.election.claim import SHARED, Claim, Installation
-from punctual.kube.leader.pools import FINALIZER
+from punctual.kube.kinds.pools.pools import FINALIZER
 from punctual.kube.writes.operations import replace_list
 from punctual.scheduling.model.wording import some
 

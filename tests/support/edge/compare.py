@@ -14,9 +14,8 @@ from edge.apiserver import ApiServer
 from edge.link import Network, Session
 from edge.loop import WORLD
 from punctual import errors
+from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, PODS, POOLS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS, POOLS
-from punctual.kube.cluster.resources import CONFIG_MAPS, LEASES, PODS
 
 STEPS = 14
 WATCHED = 5

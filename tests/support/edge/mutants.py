@@ -69,8 +69,8 @@ MUTANTS = (
     Mutant(
         "objects are not stamped",
         "takeover/fencing.py",
-        "            if ended(body):\n                return body\n            meta",
-        "            return body\n            meta",
+        "            if ended(body):\n                return Stamped(body)\n            meta",
+        "            return Stamped(body)\n            meta",
     ),
     Mutant(
         "the body before the stamp is restored",
@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "known objects that a list lacks are not read",
         "takeover/fencing.py",
-        "        async for body in self.missed(resource, left):\n            yield body\n",
-        "",
+        "            kind, [one for uid, one in known.items() if not (selector and aside(uid, None))]\n",
+        "            kind, []\n",
     ),
     Mutant(
         "a stamp that a newer leader refuses is passed over",
@@ -95,21 +95,21 @@ MUTANTS = (
     ),
     Mutant(
         "a job that was put aside is not read late",
-        "leader/settled_jobs.py",
-        "                await self._jobs.read_late(known)",
-        "                pass",
+        "leader/kinds.py",
+        "                    await self._read(kind, known)",
+        "                    pass",
     ),
     Mutant(
         "a job may be decided before its status is read",
-        "takeover/statuses.py",
-        "        return uid not in self.read and (known.epoch != 0 or known.created <= self.begun + SAME_TIME)",
+        "kinds/jobs/jobs.py",
+        "        return not known.term.read and (known.epoch != 0 or known.created <= self._fence.begun + SAME_TIME)",
         "        return False",
     ),
     Mutant(
         "a job of an earlier term is remembered",
-        "cluster/directory.py",
-        "        for job in self.jobs.values():\n            job.term = JobInTerm()\n",
-        "",
+        "known/jobs.py",
+        "        self.term = JobInTerm()\n",
+        "        pass\n",
     ),
     Mutant(
         "the pods of an earlier term are remembered",
@@ -186,7 +186,7 @@ MUTANTS = (
     Mutant(
         "resync finds no deletions",
         "cluster/resync.py",
-        "            gone += [(resource, one.metadata) for uid, one in known.items() if uid not in listed]\n",
+        "            gone += [(resource, metadata_of(one)) for uid, one in known.items() if uid not in listed]\n",
         "",
     ),
     Mutant(
@@ -201,22 +201,35 @@ MUTANTS = (
         "min(took / SHARE, LONGEST)",
         "took / SHARE",
     ),
+    # the loop over all kinds
+    Mutant(
+        "a signal touches no job",
+        "kinds/jobs/jobs.py",
+        "                return [known for known in self._jobs.of_pool(pool) if self._depends_on_pool(known)]",
+        "                return []",
+    ),
+    Mutant(
+        "an object is considered while it is being read",
+        "leader/kinds.py",
+        " or known.term.reading",
+        "",
+    ),
     # reservations, target rates
     Mutant(
         "windows of an earlier leader are not read",
-        "windows/records.py",
+        "kinds/reservations/records.py",
         "        known.term.windows[window_name(known, w.start)] = window\n",
         "        pass\n",
     ),
     Mutant(
         "a pool that starts does not learn of windows",
-        "windows/records.py",
+        "kinds/reservations/records.py",
         "        if window.held and window.end > now and not known.deleting:\n",
         "        if False:\n",
     ),
     Mutant(
         "a target rate that is gone goes on",
-        "leader/rates.py",
+        "kinds/rates/rates.py",
         "            self._mailbox.put(RateDeleted(known.uid))",
         "            pass",
     ),

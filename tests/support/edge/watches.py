@@ -9,7 +9,7 @@ import contextlib
 
 from punctual.errors import ClusterError, Gone
 from punctual.kube.api import KINDS
-from punctual.kube.cluster.resources import Resource
+from punctual.kube.api.resources import Resource
 
 BATCH = 0.1
 PAUSE = 1.0

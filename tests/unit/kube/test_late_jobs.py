@@ -14,11 +14,10 @@ from punctual import metric_names as names
 from punctual import reasons
 from punctual.cli.cluster import tables
 from punctual.cli.cluster.tables import job_document
+from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.api import DivisibleJob
-from punctual.kube.cluster.directory import JobInTerm, KnownJob
-from punctual.kube.cluster.pods import Owner
 from punctual.kube.format.duration import format_duration, format_time, parse_time
-from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.known.jobs import JobInTerm, KnownJob, Owner
 from punctual.kube.metrics import Metrics
 from punctual.kube.page.model import Reading, page
 from punctual.kube.translate import job_status
@@ -47,7 +46,7 @@ class Shown:
     @property
     def known(self) -> KnownJob:
         w = self.world
-        term = JobInTerm(w.jobs["j1"], w.records["j1"])
+        term = JobInTerm(job=w.jobs["j1"], record=w.records["j1"])
         return KnownJob(self.owner, 1, False, "", "", b"{}", "1", term=term)
 
     @property

@@ -5,9 +5,10 @@ import re
 import pytest
 
 from punctual.kube.cluster.events import EventRecorder, event_name
-from punctual.kube.cluster.pods import Owner, label, pod_name, results_name, toleration
+from punctual.kube.cluster.pods import label, pod_name, results_name, toleration
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.holding.taints import Taints
+from punctual.kube.known.jobs import Owner
 from punctual.kube.learning.results import readable
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.job import Chunk

@@ -11,9 +11,9 @@ from punctual.control.miss_ratio import MissCount
 from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.conditions import transition_times
-from punctual.kube.cluster.pods import Owner
+from punctual.kube.format.conditions import transition_times
 from punctual.kube.format.duration import parse_time
+from punctual.kube.known.jobs import Owner
 from punctual.kube.translate import (
     Estimates,
     delayed,
@@ -122,12 +122,12 @@ def test_everything_asked_for_reaches_the_core():
 
 def test_a_profile_gives_the_cost():
     profile = api.parse(api.Profile, manifest("Profile", name="thumbs", perUnit="5ms"))
-    assert to_job(job(profile="thumbs"), profile=profile).cost == Cost(0.005, 0.0, 0.0, 2.0)
+    assert to_job(job(profile="thumbs"), profile=profile.spec).cost == Cost(0.005, 0.0, 0.0, 2.0)
 
 
 def test_a_profile_that_knows_nothing_leaves_it_to_the_pilots():
     profile = api.parse(api.Profile, manifest("Profile", name="thumbs"))
-    asked = to_job(job(profile="thumbs"), profile=profile)
+    asked = to_job(job(profile="thumbs"), profile=profile.spec)
     assert (asked.cost, asked.refusal) == (None, None)
 
 
@@ -143,10 +143,10 @@ def test_a_job_has_the_response_of_its_profile_also_once_its_cost_is_in_force():
     known = Estimates(Estimate(theta=2.0, chi=0.1, samples=5, outliers=0, r2=None), response=response)
     profile = api.parse(api.Profile, manifest("Profile", name="thumbs"))
     for in_force in (None, Cost(0.3, 0.0, 0.0, 1.0)):
-        made = to_job(job(profile="thumbs"), profile=profile, learned=lambda _: known, in_force=in_force)
+        made = to_job(job(profile="thumbs"), profile=profile.spec, learned=lambda _: known, in_force=in_force)
         assert made.response == response
         assert made.cost.chi == (0.1 if in_force is None else 0.3)
-    assert to_job(job(profile="thumbs"), profile=profile).response is None
+    assert to_job(job(profile="thumbs"), profile=profile.spec).response is None
     assert to_job(job()).response is None
 
 

@@ -10,16 +10,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from punctual.kube import api
+from punctual.kube.api.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
 from punctual.kube.cluster.application_pods import ApplicationPods
 from punctual.kube.cluster.chunk_pods import ChunkPods, SeenPod, see_pod
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownRate, KnownReservation
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
 from punctual.kube.cluster.pods import ForeignPod
-from punctual.kube.cluster.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
 from punctual.kube.fit.claims import Claims, project_claim, project_class, project_volume
+from punctual.kube.known.directory import Directory
+from punctual.kube.known.pools import KnownPool
+from punctual.kube.known.store import Known, NamedStore, Signal
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
@@ -28,41 +30,14 @@ NAMESPACES = Resource("v1", "namespaces")
 class Listener(Protocol):
     """The leader's term, which is called on changes."""
 
-    def job_changed(self, known: KnownJob) -> None:
-        """Handle a job that is new, edited or being deleted."""
+    def changed(self, resource: Resource, known: Known) -> None:
+        """Handle an object of one of Punctual's kinds that is new, edited or being deleted."""
 
-    def job_gone(self, known: KnownJob) -> None:
-        """Handle a job that is gone."""
+    def gone(self, resource: Resource, known: Known) -> None:
+        """Handle such an object that is gone."""
 
-    def pool_changed(self, known: KnownPool) -> None:
-        """Handle a pool that is new, edited or being deleted."""
-
-    def pool_gone(self, known: KnownPool) -> None:
-        """Handle a pool that is gone."""
-
-    def reservation_changed(self, known: KnownReservation) -> None:
-        """Handle a reservation that is new or being deleted."""
-
-    def reservation_gone(self, known: KnownReservation) -> None:
-        """Handle a reservation that is gone."""
-
-    def rate_changed(self, known: KnownRate) -> None:
-        """Handle a TargetRate that is new, edited or being deleted."""
-
-    def rate_gone(self, known: KnownRate) -> None:
-        """Handle a TargetRate that is gone."""
-
-    def application_changed(self, namespace: str) -> None:
-        """Handle a change of the user's own pods in a namespace."""
-
-    def profile_changed(self, namespace: str, name: str) -> None:
-        """Handle a profile that is new or edited."""
-
-    def namespace_changed(self, namespace: str) -> None:
-        """Handle changed labels of a namespace."""
-
-    def claim_changed(self, namespace: str, name: str) -> None:
-        """Handle a changed PersistentVolumeClaim, or a change of its volume or storage class."""
+    def signal(self, signal: Signal) -> None:
+        """Handle another change that may concern such objects."""
 
     def node_changed(self, node: Node) -> None:
         """Handle a new or changed node."""
@@ -103,7 +78,8 @@ class Caches:
         self.pods = ChunkPods()
         self.applications = ApplicationPods()
         self.claims = Claims(self._on_claim_change)
-        self.directory.on_job = self._settle_claims
+        self.directory.jobs.on_new = self._settle_claims
+        self.directory.jobs.on_unsettled = self._see_unsettled
         self._bound: dict[str, ForeignPod] = {}  # what pods take of their nodes, by key
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
@@ -137,7 +113,7 @@ class Caches:
             self._forget_term()
 
     def _forget_term(self) -> None:
-        edited = [known for known in self.directory.pools.values() if known.term.in_force != known.pool.spec]
+        edited = [known for known in self.directory.pools.values() if known.term.in_force != known.spec]
         self.directory.forget_term()
         for known in edited:
             self.claim(known)
@@ -169,86 +145,45 @@ class Caches:
 
     def observe(self, plural: str, change: str | None, body: Json) -> None:
         """Process an event of kopf. ``change`` is None for an object of the first list."""
-        gone = change == "DELETED"
-        match plural:
-            case "pools":
-                self._observe_pool(body, gone=gone)
-            case "divisiblejobs":
-                self._observe_job(body, gone=gone)
-            case "profiles":
-                self._observe_profile(body, gone=gone)
-            case "reservations":
-                self._observe_reservation(body, gone=gone)
-            case "targetrates":
-                self._observe_rate(body, gone=gone)
-
-    def _observe_job(self, body: Json, *, gone: bool) -> None:
-        if gone:
-            known = self.directory.forget_job(body["metadata"]["uid"])
-            if known and self.listener:
-                self.listener.job_gone(known)
-        elif (known := self.directory.observe_job(body)) and self.listener:
-            self.listener.job_changed(known)
-
-    def _observe_pool(self, body: Json, *, gone: bool) -> None:
-        name = body["metadata"]["name"]
-        before = self.directory.pools.get(name)
-        if gone:
-            if before and before.uid == body["metadata"]["uid"]:
-                self.forget_pool(name)
+        store = self.directory.of(plural)
+        if change == "DELETED":
+            self.forget(store.resource, body["metadata"]["uid"])
             return
-        if (known := self.directory.observe_pool(body)) is None:
+        meta, before = body["metadata"], None
+        if isinstance(store, NamedStore) and store.replaces:
+            before = store.named(meta["name"], meta.get("namespace", ""))
+        if (known := store.observe(body)) is None:
             return
-        if before and before.uid != known.uid and self.listener:
-            self.listener.pool_gone(before)
-        if self.listener is None:
-            known.term.in_force = known.pool.spec  # a new leader reads in the status which spec is in force
-        self.claim(known)
+        if before is not None and before.uid != known.uid and self.listener:
+            self.listener.gone(store.resource, before)
+        if isinstance(known, KnownPool):
+            if self.listener is None:
+                known.term.in_force = known.spec  # a new leader reads in the status which spec is in force
+            self.claim(known)
         if self.listener:
-            self.listener.pool_changed(known)
+            self.listener.changed(store.resource, known)
+
+    def forget(self, resource: Resource, uid: str) -> None:
+        """Remove an object that is gone."""
+        store = self.directory.of(resource.plural)
+        if (known := store.forget(uid)) is None:
+            return
+        if isinstance(known, KnownPool):
+            self.inventory.forget_pool(known.name)
+        if self.listener:
+            self.listener.gone(resource, known)
 
     def claim(self, known: KnownPool) -> None:
         """Let the pool claim the nodes that its spec in force selects."""
-        meta = known.pool.metadata
         selects = known.term.in_force.node_selector.matches
-        self.inventory.observe_pool(meta.name, created=meta.creation_timestamp, selects=selects)
+        self.inventory.observe_pool(known.name, created=known.created, selects=selects)
 
     def asked(self, known: KnownPool) -> tuple[NodeObserved, ...] | None:
         """Return the nodes that its spec would give the pool. None: the same nodes as now."""
-        meta, selector = known.pool.metadata, known.pool.spec.node_selector
+        selector = known.spec.node_selector
         if selector == known.term.in_force.node_selector:
             return None
-        return self.inventory.under(meta.name, created=meta.creation_timestamp, selects=selector.matches)
-
-    def forget_pool(self, name: str) -> None:
-        """Remove a pool that is gone."""
-        known = self.directory.forget_pool(name)
-        self.inventory.forget_pool(name)
-        if known and self.listener:
-            self.listener.pool_gone(known)
-
-    def _observe_profile(self, body: Json, *, gone: bool) -> None:
-        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        if gone:
-            self.directory.forget_profile(namespace, name, body["metadata"]["uid"])
-        elif self.directory.observe_profile(body) and self.listener:
-            self.listener.profile_changed(namespace, name)
-
-    def _observe_reservation(self, body: Json, *, gone: bool) -> None:
-        if gone:
-            known = self.directory.forget_reservation(body["metadata"]["uid"])
-            if known and self.listener:
-                self.listener.reservation_gone(known)
-        elif (known := self.directory.observe_reservation(body)) and self.listener:
-            self.listener.reservation_changed(known)
-
-    def _observe_rate(self, body: Json, *, gone: bool) -> None:
-        if gone:
-            known = self.directory.forget_rate(body["metadata"]["uid"])
-            if known and self.listener:
-                self.listener.rate_gone(known)
-        elif (known := self.directory.observe_rate(body)) and self.listener:
-            self.listener.rate_changed(known)
+        return self.inventory.under(known.name, created=known.created, selects=selector.matches)
 
     # other objects, from informers
 
@@ -277,18 +212,16 @@ class Caches:
             self._namespaces.pop(key, None)
         else:
             self._namespaces[key] = labels
-            if self.listener:
-                self.listener.namespace_changed(key)
+            self._signal("namespace", key)
 
     def _on_claim_change(self, namespace: str, name: str) -> None:
-        if self.listener:
-            self.listener.claim_changed(namespace, name)
+        self._signal("claim", f"{namespace}/{name}")
 
     def _on_pod_change(self, change: Change, key: str, pod: SeenPod) -> None:
         self.pods.unclaim(key)
         namespace = self.applications.observe(key, None if change == "DELETED" else pod.application)
-        if namespace and self.listener:
-            self.listener.application_changed(namespace)
+        if namespace:
+            self._signal("pods", namespace)
         if pod.placeholder:
             self._count(key, None)
             self._keep(key, pod.placeholder, gone=change == "DELETED")
@@ -344,6 +277,15 @@ class Caches:
         pod = self.pods.by_key[key]
         self.pods.forget(key)
         self._say(key, pod.job, PodGone(pod.namespace, pod.name, pod.uid))
+
+    def _signal(self, kind: str, key: str) -> None:
+        if self.listener:
+            self.listener.signal(Signal(kind, key))
+
+    def _see_unsettled(self, uid: str) -> None:
+        """Take up a job that was put aside, and has a status that was written since and is not settled."""
+        if self.directory.jobs[uid].term.aside is not None:
+            self._signal("job", uid)
 
     def _say(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         if self.listener:

@@ -32,10 +32,10 @@ from kubernetes.client import Configuration
 
 from punctual import errors
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
-from punctual.kube.cluster.oversize import LARGEST, lightened
-from punctual.kube.cluster.resources import TOKEN_REVIEWS
+from punctual.kube.api.resources import TOKEN_REVIEWS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.decode import decode
+from punctual.kube.known.oversize import LARGEST, lightened
 
 Json = dict[str, Any]
 JsonList = list[Json]

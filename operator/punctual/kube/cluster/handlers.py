@@ -21,7 +21,7 @@ from punctual.kube import api
 from punctual.kube.cluster.caches import Post
 from punctual.kube.cluster.client import load_configuration
 from punctual.kube.cluster.informer import WATCH_SECONDS
-from punctual.kube.cluster.oversize import lightened
+from punctual.kube.known.oversize import lightened
 
 PAUSE: Final = 1.0
 """Seconds before kopf is restarted."""
@@ -80,25 +80,13 @@ def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
     """Return handlers that post each event of Punctual's kinds. Without a registry, handlers are global."""
     made = OperatorRegistry()
 
-    @kopf.on.event(api.GROUP, api.VERSION, "pools", registry=made)
-    async def pool(event: Any, **_: Any) -> None:
-        post("pools", event["type"], _taken(event["object"]))
+    def watch(plural: str) -> None:
+        @kopf.on.event(api.GROUP, api.VERSION, plural, id=plural, registry=made)
+        async def seen(event: Any, **_: Any) -> None:
+            post(plural, event["type"], lightened(_taken(event["object"])))  # here: waiting objects add up
 
-    @kopf.on.event(api.GROUP, api.VERSION, "divisiblejobs", registry=made)
-    async def job(event: Any, **_: Any) -> None:
-        post("divisiblejobs", event["type"], lightened(_taken(event["object"])))  # here: waiting objects add up
-
-    @kopf.on.event(api.GROUP, api.VERSION, "profiles", registry=made)
-    async def profile(event: Any, **_: Any) -> None:
-        post("profiles", event["type"], _taken(event["object"]))
-
-    @kopf.on.event(api.GROUP, api.VERSION, "reservations", registry=made)
-    async def reservation(event: Any, **_: Any) -> None:
-        post("reservations", event["type"], _taken(event["object"]))
-
-    @kopf.on.event(api.GROUP, api.VERSION, "targetrates", registry=made)
-    async def rate(event: Any, **_: Any) -> None:
-        post("targetrates", event["type"], _taken(event["object"]))
+    for kind in api.KINDS:
+        watch(kind.NAMES.plural)
 
     @kopf.on.login(registry=made)
     async def login(**_: Any) -> kopf.ConnectionInfo:

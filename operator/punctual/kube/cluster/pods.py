@@ -24,6 +24,7 @@ from punctual.kube.fit.requests import beside, names_memory, requested
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
 from punctual.kube.format.names import LONGEST_LABEL, LONGEST_NAME, shorten, with_digest
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.events import OUT_OF_MEMORY, OVER, Helper, Outcome, PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
 from punctual.scheduling.model.node_rules import HostPort
@@ -84,16 +85,6 @@ _DIGITS = 19  # of the highest number of units; int() raises an error for thousa
 RESULTS_SUFFIX: Final = "-results"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _POD_NAME = 53  # a pod's name is a hostname too, which has at most 63 characters
-
-
-class Owner(NamedTuple):
-    """The job that a pod belongs to."""
-
-    uid: str
-    namespace: str
-    name: str
-    pool: str
-    units: int
 
 
 class ForeignPod(NamedTuple):

@@ -14,13 +14,14 @@ from typing import Final
 import structlog
 
 from punctual.errors import ClusterError, NotFound
+from punctual.kube.api.resources import Resource
 from punctual.kube.cluster.caches import Post
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
-from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES, Directory, Known
-from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.walk import walk
+from punctual.kube.known.directory import Directory
+from punctual.kube.known.pools import KnownPool
+from punctual.kube.known.store import Known, metadata_of
 
-RESOURCES: Final = (POOLS, JOBS, PROFILES, RESERVATIONS, TARGET_RATES)
 PAUSE: Final = 20.0
 """Seconds between two comparisons. With `SETTLE` and a list of a few seconds, a change is found within 30."""
 SOON: Final = 5.0
@@ -85,21 +86,21 @@ class Resync:
         """Yield (resource, change, body) of each object that is missing in the directory, outdated or surplus there."""
         new: list[tuple[Resource, Json]] = []
         gone: list[tuple[Resource, Json]] = []
-        for resource in RESOURCES:
-            known, listed = self._directory.metadata(resource), set()
+        for store in self._directory.stores:
+            resource, known, listed = store.resource, dict(store), set()
             async for page in walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST):
                 for item in page.items:
                     meta = item["metadata"]
                     listed.add(meta["uid"])
                     if is_news(meta, known.get(meta["uid"])):
                         new.append((resource, meta))
-            gone += [(resource, one.metadata) for uid, one in known.items() if uid not in listed]
+            gone += [(resource, metadata_of(one)) for uid, one in known.items() if uid not in listed]
         left = len(new) + len(gone) + 1
         # kopf needs a minute for its first list of 20,000 objects; as long as differences disappear, it is at work
         while 0 < len(new) + len(gone) < left:
             left = len(new) + len(gone)
             await asyncio.sleep(SETTLE)
-            now = {resource: self._directory.metadata(resource) for resource in RESOURCES}
+            now = {store.resource: store for store in self._directory.stores}
             new = [(resource, meta) for resource, meta in new if is_news(meta, now[resource].get(meta["uid"]))]
             gone = [(resource, meta) for resource, meta in gone if meta["uid"] in now[resource]]
         for resource, meta in gone:
@@ -124,7 +125,7 @@ def is_news(meta: Json, known: Known | None) -> bool:
     """Return whether an object with this metadata differs from the known one."""
     if known is None or meta["generation"] > known.generation:
         return True
-    if known.finalizers is not None and known.finalizers != tuple(meta.get("finalizers") or ()):
+    if isinstance(known, KnownPool) and known.finalizers != tuple(meta.get("finalizers") or ()):
         return True  # edits of finalizers raise no generation, and the next one is refused without them
     return "deletionTimestamp" in meta and not known.deleting
 

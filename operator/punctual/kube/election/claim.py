@@ -20,8 +20,8 @@ from typing import Final
 import structlog
 
 from punctual import errors
+from punctual.kube.api.resources import LEASES
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.resources import LEASES
 from punctual.kube.format.duration import format_micro_time, parse_time
 
 NAME: Final = "punctual.dev"

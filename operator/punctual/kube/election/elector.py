@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import structlog
 
 from punctual import errors
+from punctual.kube.api.resources import LEASES
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.resources import LEASES
 from punctual.kube.election.claim import Claim, Installation
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_micro_time

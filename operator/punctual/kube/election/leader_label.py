@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 
 from punctual.errors import ClusterError
+from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pods import GROUP
-from punctual.kube.cluster.resources import PODS
 
 LEADER: Final = f"{GROUP}/leader"
 

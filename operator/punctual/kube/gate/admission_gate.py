@@ -12,7 +12,7 @@ The dry run is made once a minute per namespace, template and processor. Meanwhi
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -22,14 +22,17 @@ import orjson
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool
-from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod, input_volumes
-from punctual.kube.fit.claims import Claims, Fit
+from punctual.kube.cluster.pods import IMAGE, InputStep, chunk_pod, input_volumes
+from punctual.kube.fit.claims import Fit
 from punctual.kube.fit.pod_needs import pod_needs
 from punctual.kube.fit.requests import beside
 from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
+from punctual.kube.known.jobs import KnownJob, Owner
+from punctual.kube.known.pools import KnownPool
+from punctual.kube.known.reservations import window_of
 from punctual.kube.translate import (
     Learned,
     cost_in_force,
@@ -38,7 +41,6 @@ from punctual.kube.translate import (
     to_pool_spec,
     to_unreadable_job,
 )
-from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import Resources
@@ -68,33 +70,21 @@ class AdmissionGate:
     def __init__(
         self,
         trials: ApiClient,
-        directory: Directory,
-        labels: Callable[[str], Mapping[str, str]],
+        caches: Caches,
         again: Callable[[str], None],
         *,
-        claims: Claims | None = None,
-        chunk_class: str = "",
-        reserved: Callable[[KnownJob], str | tuple[str, str] | None] = lambda _: None,
         learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
-        nodes: Callable[[str], Iterable[NodeObserved]] = lambda _pool: (),
-        pods_of: Callable[[str], Iterable[PodObserved]] = lambda _job: (),
         image: str = IMAGE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._image = image
-        self._nodes = nodes
-        self._pods_of = pods_of
-        self._in_force: dict[str, PoolSpec] = {}  # specs in force, by the pool's uid
-        self._others: dict[str, dict[bool, Resources]] = {}  # by job; whether it is about the reduce's pod
-        self._claims = claims or Claims()
-        self._chunk_class = chunk_class
-        self._directory = directory
-        self._labels = labels
+        self._caches = caches
+        self._directory = caches.directory
         self._again = again
-        self._reserved = reserved
         self._learned = learned
+        self._image = image
         self._monotonic = monotonic
         self._trials = Trials(trials, self._answered, monotonic=monotonic)
+        self._others: dict[str, dict[bool, Resources]] = {}  # by job; whether it is about the reduce's pod
         self._waiting: dict[str, _Wait] = {}  # by job
         self._asking: dict[bytes, set[str]] = {}  # jobs by the trial that they wait for
 
@@ -106,15 +96,17 @@ class AdmissionGate:
         except UserError as error:
             self.forget(known.owner.uid)
             return to_unreadable_job(api.parse_metadata(manifest), known.owner.units, error)
-        profile = self._directory.profiles.get((known.owner.namespace, known.profile))
-        inside = self._reserved(known) if known.reservation else None
+        found = self._directory.profiles.named(known.profile, known.namespace)
+        profile = None if found is None else found.spec
+        inside = window_of(known, self._directory.reservations) if known.reservation else None
         group = inside if isinstance(inside, str) else None
         learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
         if decided:
             in_force = cost_in_force(known.term.record)
             fit = self._fit(known, manifest["spec"])
             return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group, fit=fit)
-        pool = self._directory.pools[known.owner.pool]
+        pool = self._directory.pools.named(known.owner.pool)
+        assert pool is not None
         refusal = self._not_allowed(known, pool.term.in_force.namespace_selector)
         if refusal is None and known.reservation:
             if inside is None:
@@ -131,7 +123,7 @@ class AdmissionGate:
 
     def _fit(self, known: KnownJob, spec: Mapping[str, Any]) -> Fit:
         """Return which nodes the job's pods may run on, by the API server's last answer, otherwise by the template."""
-        pool = self._directory.pools.get(known.owner.pool)
+        pool = self._directory.pools.named(known.owner.pool)
         step = InputStep.of(spec, image=self._image)
         needs = None
         if pool is not None:
@@ -141,16 +133,11 @@ class AdmissionGate:
         if needs is None:
             volumes = [*(spec["template"]["spec"].get("volumes") or ()), *(input_volumes(step) if step else ())]
             needs = pod_needs({**spec["template"]["spec"], "volumes": volumes}, planned_node=ANY)
-        return self._claims.fit(known.owner.namespace, needs)
+        return self._caches.claims.fit(known.owner.namespace, needs)
 
-    def put_in_force(self, pool: str, spec: PoolSpec) -> bool:
-        """Take in the spec in force of a pool (uid); return whether pods have another share of a processor now."""
-        before = self._in_force.get(pool)
-        self._in_force[pool] = spec
-        return before is not None and before.share != spec.share
-
-    def _processor(self, pool: KnownPool) -> PoolSpec:
-        return self._in_force.get(pool.uid) or to_pool_spec(pool.pool)
+    @staticmethod
+    def _processor(pool: KnownPool) -> PoolSpec:
+        return pool.term.spec or to_pool_spec(pool)
 
     def others(self, uid: str, kind: Kind, template: Mapping[str, Any], processor: PoolSpec) -> Resources | None:
         """Return what a pod of a job (uid) requests beside the work; None: just what its template's containers do.
@@ -160,7 +147,7 @@ class AdmissionGate:
         """
         known, reduce = self._others.get(uid, {}), kind == "Reduce"
         if kind != "Guest" and reduce not in known:
-            same = (pod for pod in self._pods_of(uid) if pod.requests and (pod.kind == "Reduce") == reduce)
+            same = (pod for pod in self._caches.pods.of_job(uid) if pod.requests and (pod.kind == "Reduce") == reduce)
             pod = next(same, None)
             if pod is not None and pod.requests and (excess := pod.requests - processor.share):
                 spec = template["spec"]
@@ -187,7 +174,7 @@ class AdmissionGate:
         await self._trials.close()
 
     def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Refusal:
-        if selector is None or selector.matches(self._labels(known.owner.namespace)):
+        if selector is None or selector.matches(self._caches.labels(known.namespace)):
             return None
         return not_allowed(known.owner.pool, known.owner.namespace)
 
@@ -214,7 +201,7 @@ class AdmissionGate:
             refusal = next((a.refusal for a in given if a.refusal), None)
             if refusal is None and not known.guest and any(a.requests.others for a in given):
                 rules = self._fit(known, spec).rules
-                nodes = [node for node in self._nodes(known.owner.pool) if rules.objection(node) is None]
+                nodes = [node for node in self._caches.inventory.of(known.owner.pool) if rules.objection(node) is None]
                 refusals = (not_offered(answer.requests, processor, nodes) for answer in given)
                 refusal = next((found for found in refusals if found), None)
             added = ((kind == "Reduce", a.others) for kind, a in zip(questions.values(), given, strict=True))
@@ -230,7 +217,7 @@ class AdmissionGate:
                     known.spec,
                     kind,
                     processor=processor,
-                    chunk_class=self._chunk_class,
+                    chunk_class=self._caches.placeholder_settings.chunk_class,
                     image=self._image,
                 )
                 self._trials.ask(key, known.owner.namespace, pod, processor)

@@ -16,9 +16,9 @@ import structlog
 
 from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
+from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import RIGHTS, ApiClient, Json
 from punctual.kube.cluster.pods import KIND_LABEL
-from punctual.kube.cluster.resources import PODS
 from punctual.kube.fit.pod_needs import PodNeeds, pod_needs
 from punctual.kube.fit.requests import requested
 from punctual.kube.gate.pod_size import ignored, others_of, too_large

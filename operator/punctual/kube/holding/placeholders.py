@@ -22,7 +22,7 @@ from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, node_of
 from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.kube.format.quantity import format_bytes, format_cores
-from punctual.kube.writes.keys import PlaceholderKey
+from punctual.kube.writes.keys import Key, placeholders_key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, same
 from punctual.scheduling.model.actions import HoldCapacity
 
@@ -51,7 +51,7 @@ class Placeholders:
     def __init__(
         self,
         settings: PlaceholderSettings,
-        submit: Callable[[PlaceholderKey, Operation], None],
+        submit: Callable[[Key, Operation], None],
         refused: Callable[[str, str], None],
         *,
         monotonic: Callable[[], float] = time.monotonic,
@@ -225,12 +225,12 @@ def _size(capacity: HoldCapacity) -> str:
     return f"{format_cores(capacity.cpu)} {format_bytes(capacity.memory)}"
 
 
-def _key(site: _Site) -> PlaceholderKey:
+def _key(site: _Site) -> Key:
     """Return the writer's key, one of `LANES`.
 
     At most that many writes run at once, because no promise waits for them.
     """
-    return PlaceholderKey(zlib.crc32(site.node.encode()) % LANES)
+    return placeholders_key(zlib.crc32(site.node.encode()) % LANES)
 
 
 def _name(site: _Site, capacity: HoldCapacity, index: int) -> str:

@@ -2,13 +2,11 @@
 
 A term has an epoch, runs the loops of its `parts`, and reports its health to the replica. The parts:
 
-    takeover, restore, late       read objects after stamping them (`fencing`), before anything is decided about them
-    statuses                      knows which statuses were read, left alone or put aside
-    jobs, reservations, pools     act when such an object changes; `settled_jobs`, `windows`, `pod_events` help
-    rates                         controls the target rates by one actor of its own
-    guests                        runs the guest jobs of each pool by actors of their own
-    actors, executor              run the Pools of the core, and carry out their actions
-    changes, outcomes             route what the caches and the writer report to the parts above
+    takeover, fence, late         read objects after stamping them, before anything is decided about them
+    kinds                         one for each of Punctual's kinds: what follows when such an object changes
+    actors, guests, executor      run the Pools of the core and the control of guests, and carry out their actions
+    pods                          knows which pool is told of each chunk pod
+    changes                       routes what the caches and the writer report to the parts above
 
 A term never continues after an error: its decisions are recorded, and the next term begins from the records.
 """
@@ -22,12 +20,13 @@ import structlog
 
 from punctual import wire
 from punctual.errors import Fenced
+from punctual.kube.actors.actors import PoolCore
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pods import IMAGE
-from punctual.kube.leader.actors import PoolCore
-from punctual.kube.leader.parts import make_parts
+from punctual.kube.leader.changes import Changes
+from punctual.kube.leader.parts import Surroundings, make_parts
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
@@ -68,8 +67,7 @@ class Term:
         self._set_points = set_points
         self._decides = False  # the takeover is done, and the term is not over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._parts = make_parts(
-            epoch,
+        given = Surroundings(
             client=client,
             trials=trials,
             caches=caches,
@@ -84,18 +82,21 @@ class Term:
             leads=lambda: self.leads,
             spawn=self._spawn,
             on_fenced=lambda: self._fail(Fenced("a newer leader has written")),
+            on_outcome=lambda outcome: self._changes.take(outcome),  # noqa: PLW0108  made below
         )
+        self._parts = parts = make_parts(epoch, given)
+        self._changes = Changes(parts, given.leads)
+        self._writer, self._recorder = parts.tools.writer, parts.tools.recorder
 
     async def run(self) -> None:
         """Take over, then lead until cancelled or something fails."""
         directory = self._caches.directory
-        self._caches.begin_term(self._parts.changes)
+        self._caches.begin_term(self._changes)
         directory.on_epoch = self._epoch_seen
-        directory.on_unsettled = self._parts.settled_jobs.unsettled
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                for work in (self._parts.writer.run(), self._parts.recorder.run(), self._watch_for_failure()):
+                for work in (self._writer.run(), self._recorder.run(), self._watch_for_failure()):
                     group.create_task(work)
                 await self._parts.takeover.run()
                 self._begin()
@@ -104,19 +105,15 @@ class Term:
                     epoch=self.epoch,
                     pools=len(self._parts.actors),
                     jobs=len(directory.jobs),
-                    aside=len(self._parts.statuses.aside),
+                    aside=sum(known.term.aside is not None for known in directory.jobs.values()),
                     seconds=round(self._parts.takeover.seconds, 3),
                 )
                 group.create_task(self._keep_house())
                 group.create_task(self._submit_progress())
-                group.create_task(self._parts.settled_jobs.run())
-                group.create_task(self._parts.reservations.run())
-                group.create_task(self._parts.pools.run())
         finally:
-            if self._caches.listener is self._parts.changes:
+            if self._caches.listener is self._changes:
                 directory.on_epoch = lambda _: None
-                directory.on_unsettled = lambda _: None
-            self._caches.end_term(self._parts.changes)
+            self._caches.end_term(self._changes)
             # before the first await: if the replica loses its lease twice in a row, what follows an await may not run
             self._end()
             self._set_points.clear()
@@ -128,24 +125,18 @@ class Term:
         self._end()
         self._parts.actors.retire()
         self._parts.guests.retire()
-        self._parts.profiles.write(last=True)
-        if not await self._parts.writer.flush(within):
-            log.warning("not_all_written", left=self._parts.writer.depth)
-        await self._parts.recorder.flush(1.0)
+        self._parts.kinds.retire()
+        if not await self._writer.flush(within):
+            log.warning("not_all_written", left=self._writer.depth)
+        await self._recorder.flush(1.0)
 
     def _begin(self) -> None:
         """Start every pool. It then answers the jobs that have no decision yet."""
         self._parts.takeover.end()
         self._decides = True
         for node in self._caches.inventory.nodes():
-            self._parts.taints.observe(node)
-        self._parts.profiles.apply_speeds()
-        self._parts.pools.begin()
-        for placeholder in self._caches.placeholders.values():
-            self._parts.placeholders.observe(placeholder)
-        self._parts.reservations.begin()
-        self._parts.rates.begin()
-        self._parts.jobs.begin()
+            self._parts.tools.taints.observe(node)
+        self._parts.kinds.begin()
 
     def _end(self) -> None:
         self._parts.takeover.end()
@@ -181,12 +172,12 @@ class Term:
     @property
     def depth(self) -> int:
         """Number of writes that wait."""
-        return self._parts.writer.depth
+        return self._writer.depth
 
     @property
     def oldest_write(self) -> float:
         """Seconds that the oldest waiting write has waited."""
-        return self._parts.writer.oldest
+        return self._writer.oldest
 
     def views(self) -> dict[str, PoolView]:
         """Return a view of each pool that this term leads, by name; none before the takeover is done."""
@@ -207,13 +198,9 @@ class Term:
     # loops
 
     async def _keep_house(self) -> None:
-        self._parts.found.clear()  # the stamps are written
+        self._parts.tools.found.clear()  # the stamps are written
         while True:
-            self._parts.pools.tend()
-            self._parts.jobs.tend()
-            self._parts.windows.tend()
-            self._parts.profiles.write()
-            self._parts.profiles.apply_speeds()
+            self._parts.kinds.tend()
             await asyncio.sleep(HOUSEKEEPING)
 
     async def _submit_progress(self) -> None:
@@ -222,8 +209,8 @@ class Term:
             self._parts.actors.submit_progress(PROGRESS_AT_ONCE)
             self._parts.guests.submit_progress(PROGRESS_AT_ONCE)
             self._parts.guests.tick()
-            self._parts.placeholders.tick()
-            self._parts.rates.tick()
+            self._parts.tools.placeholders.tick()
+            self._parts.kinds.tick()
 
     # its end
 
@@ -239,7 +226,7 @@ class Term:
     def _epoch_seen(self, epoch: int) -> None:
         """End at once if a newer leader has stamped something, because writes such as deletions are not fenced."""
         if epoch > self.epoch:
-            self._parts.writer.drop_all()
+            self._writer.drop_all()
             self._fail(Fenced(f"a status carries epoch {epoch}: a newer leader has begun"))
 
     def _fail(self, error: Exception) -> None:

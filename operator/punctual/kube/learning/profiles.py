@@ -26,8 +26,11 @@ from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response, middle
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.conditions import TransitionTimes, conditions, transition_times
-from punctual.kube.cluster.directory import PROFILES, Directory
+from punctual.kube.api.resources import PROFILES
+from punctual.kube.format.conditions import TransitionTimes, conditions, transition_times
+from punctual.kube.known.directory import Directory
+from punctual.kube.known.profiles import KnownProfile
+from punctual.kube.known.store import metadata_of
 from punctual.kube.translate import Estimates, Learned
 from punctual.kube.writes.operations import PutStatus
 from punctual.scheduling.model.job import Verdict
@@ -156,7 +159,7 @@ class ProfileLearning:
 
         ``response``: how it answered to CPU, if it has shown that.
         """
-        there = self._directory.profiles.get((namespace, name))
+        there = self._directory.profiles.named(name, namespace)
         if there is None:
             return
         known = self._known(there)
@@ -226,23 +229,23 @@ class ProfileLearning:
 
     def forget_gone(self) -> None:
         """Forget profiles that are gone: what they have measured counts no more."""
-        there = {key: profile.metadata.uid for key, profile in self._directory.profiles.items()}
+        there = {(found.namespace, found.name): uid for uid, found in self._directory.profiles.items()}
         for key in [key for key, known in self._profiles.items() if there.get(key) != known.uid]:
             del self._profiles[key]
             self._compared.clear()
 
-    def _known(self, profile: api.Profile) -> _Profile:
-        key = profile.metadata.namespace, profile.metadata.name
+    def _known(self, profile: KnownProfile) -> _Profile:
+        key = profile.namespace, profile.name
         known = self._profiles.get(key)
-        if known is None or known.uid != profile.metadata.uid:
-            known = self._profiles[key] = _Profile(profile.metadata.uid)
+        if known is None or known.uid != profile.uid:
+            known = self._profiles[key] = _Profile(profile.uid)
         return known
 
     def due(self, now: float, *, last: bool = False) -> list[tuple[str, PutStatus]]:
         """Return what is to be written by now, by uid; ``last``: all that was learned, and no more."""
         out = []
-        for (namespace, name), there in self._directory.profiles.items():
-            known, generation = self._known(there), there.metadata.generation
+        for there in self._directory.profiles.values():
+            known, generation = self._known(there), there.generation
             learned = known.changed and (last or now >= known.written + PAUSE)
             if not learned and (last or known.observed == generation):
                 continue
@@ -253,7 +256,7 @@ class ProfileLearning:
             )
             known.transition_times = transition_times(made)
             status |= {"conditions": made, "observedGeneration": generation}
-            meta = {"name": name, "namespace": namespace, "uid": known.uid}
+            meta = metadata_of(there)
             out.append((known.uid, PutStatus.of(PROFILES, "Profile", meta, status, urgent=False)))
         return out
 

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from punctual.kube.cluster.pods import JOB_LABEL, JOB_UID_LABEL, Owner, label, owner_reference, results_name
-from punctual.kube.cluster.resources import CONFIG_MAPS
+from punctual.kube.api.resources import CONFIG_MAPS
+from punctual.kube.cluster.pods import JOB_LABEL, JOB_UID_LABEL, label, owner_reference, results_name
+from punctual.kube.known.jobs import Owner
 from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, Operation, Outcome, Patch
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges

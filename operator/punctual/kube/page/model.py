@@ -10,7 +10,8 @@ from itertools import islice
 from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
-from punctual.kube.cluster.directory import KnownJob, KnownReservation
+from punctual.kube.known.jobs import KnownJob
+from punctual.kube.known.reservations import KnownReservation
 from punctual.kube.translate import explanation, job_state
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.processors import Place

@@ -9,9 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from punctual.kube.api.resources import ACCESS_REVIEWS, JOBS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import JOBS
-from punctual.kube.cluster.resources import ACCESS_REVIEWS
 from punctual.kube.trust.identity import KEEP, Reviewer
 
 AT_ONCE: Final = 8

@@ -10,17 +10,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
 from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
+from punctual.kube.api.resources import JOBS, Resource
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.directory import HIGHEST, JOBS, PROFILES, Known, ended
-from punctual.kube.cluster.oversize import MARK, PATIENCE
-from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.resync import still_there
 from punctual.kube.cluster.walk import walk
+from punctual.kube.known.jobs import ended
+from punctual.kube.known.oversize import MARK, PATIENCE
+from punctual.kube.known.store import HIGHEST, Known, metadata_of
+from punctual.kube.takeover.kind import Kind
 from punctual.kube.writes.operations import FIELD_MANAGER
 
 AT_ONCE: Final = 32
@@ -29,19 +31,22 @@ TRIES: Final = 5
 """Tries to stamp an object before another object is stamped to find the cause."""
 PAGE: Final = 250
 """Objects per page of a list. Two pages are in memory; a body takes ten times as much as what is kept of it."""
-UNFINISHED: Final = ",".join(f"status.state!={state}" for state in ("Refused", "Completed", "Missed", "Failed"))
-"""Selects the jobs with something left to be done, so that the API server does not send thousands of finished ones."""
-
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
 
+class Stamped(NamedTuple):
+    """An object as it is with this epoch. ``unwritable``: why it could not be stamped while others could."""
+
+    body: Json
+    unwritable: str = ""
+
+
 class Fence:
     """Reads objects and stamps them with an epoch.
 
-    ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)``
-    for one that was known and is gone.
+    ``forget(resource, uid)`` is called for an object that was known and is gone.
     """
 
     def __init__(
@@ -50,16 +55,17 @@ class Fence:
         client: ApiClient,
         *,
         leading: Callable[[], bool],
-        leave: Callable[[Json, str], None],
-        forget: Callable[[Resource, Json], None],
+        forget: Callable[[Resource, str], None],
+        now: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._epoch = epoch
         self._client = client
         self._leading = leading
-        self._leave = leave
         self._forget = forget
         self._monotonic = monotonic
+        self.begun = now()
+        """When the takeover began, on the API server's clock. It moves on while the time is in doubt."""
         self._moved = monotonic()
         self._last: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
 
@@ -72,19 +78,13 @@ class Fence:
         """Record that it does not hang."""
         self._moved = self._monotonic()
 
-    async def all(
-        self,
-        resource: Resource,
-        known: dict[str, Known],
-        *,
-        aside: Callable[[str, Json | None], bool] = lambda _uid, _body: False,
-        selector: str = "",
-    ) -> AsyncIterator[Json]:
+    async def all(self, kind: Kind[Any], known: dict[str, Known]) -> AsyncIterator[Stamped]:
         """Yield each object of a kind, stamped unless it has ended; also known ones (by uid) that no page contains.
 
-        Objects with ``aside(uid, body)`` are neither stamped nor yielded. The body is None if the field selector may
-        be the reason why no page contains a known object.
+        Those that the kind puts aside are neither stamped nor yielded.
         """
+        resource, aside = kind.store.resource, kind.put_aside
+        selector = kind.unfinished if kind.unfinished and await self._lists_unfinished(kind, len(known)) else ""
         pages = walk(self._client, resource.path(), patience=self._wait, page=PAGE, field_selector=selector)
         async for page in pages:
             self.note_progress()
@@ -94,57 +94,58 @@ class Fence:
                     known.pop(body["metadata"]["uid"], None)
                 else:
                     wanted.append(body)
-            for body in await self._stamp_all(resource, wanted):
-                known.pop(body["metadata"]["uid"], None)
-                yield body
-        left = [one.metadata for uid, one in known.items() if not (selector and aside(uid, None))]
-        async for body in self.missed(resource, left):
-            yield body
+            for stamped in await self._stamp_all(kind, wanted):
+                known.pop(stamped.body["metadata"]["uid"], None)
+                yield stamped
+        async for stamped in self.missed(
+            kind, [one for uid, one in known.items() if not (selector and aside(uid, None))]
+        ):
+            yield stamped
 
-    async def lists_unfinished(self, known: int) -> bool:
-        """Return whether a list of jobs can leave out the finished ones, given the number of known jobs.
+    async def _lists_unfinished(self, kind: Kind[Any], known: int) -> bool:
+        """Return whether a list can leave out the finished objects, given the number of known ones.
 
-        The CRD must be as new as this operator, and nearly all jobs must be known: each other one is read by itself.
+        The CRD must be as new as this operator, and nearly all must be known: each other one is read by itself.
         """
+        resource = kind.store.resource
 
         async def selects() -> bool:
             try:
-                await self._client.first(JOBS.path(), field_selector=UNFINISHED)
+                await self._client.first(resource.path(), field_selector=kind.unfinished)
             except Invalid:
-                log.warning("crd_outdated", plural=JOBS.plural, missing="selectableFields")
+                log.warning("crd_outdated", plural=resource.plural, missing="selectableFields")
                 return False
             return True
 
         if not await self.patiently(selects):
             return False
-        first = await self.patiently(partial(self._client.first, JOBS.path()))
+        first = await self.patiently(partial(self._client.first, resource.path()))
         return len(first.items) + first.left - known <= PAGE
 
-    async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
+    async def _stamp_all(self, kind: Kind[Any], bodies: Iterable[Json]) -> list[Stamped]:
         """Write the epoch onto each. Returns them with it, without those that are gone."""
-        if resource is PROFILES:  # their status carries no promise
-            return list(bodies)
-        slots = asyncio.Semaphore(AT_ONCE)
+        if not kind.stamped:
+            return [Stamped(body) for body in bodies]
+        resource, slots = kind.store.resource, asyncio.Semaphore(AT_ONCE)
 
-        async def stamp(body: Json) -> Json | None:
+        async def stamp(body: Json) -> Stamped | None:
             if ended(body):
-                return body
+                return Stamped(body)
             meta = body["metadata"]
             path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
             patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self._epoch}}
             async with slots:
                 try:
-                    return await self._stamp(path, patch, deadline=PATIENCE if MARK in body else None)
+                    return Stamped(await self._stamp(path, patch, deadline=PATIENCE if MARK in body else None))
                 except (NotFound, Replaced):  # gone, or another of that name by now
                     return None
                 except ClusterError as error:
                     if isinstance(error, Fenced) and not self._is_forged(resource, body):
                         raise
                     what = resource.plural.removesuffix("s")
-                    self._leave(body, f"its status cannot be written, so the {what} is left alone: {error}")
-                    return body
+                    return Stamped(body, f"its status cannot be written, so the {what} is left alone: {error}")
 
-        return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
+        return [found for found in await asyncio.gather(*(stamp(b) for b in bodies)) if found is not None]
 
     def _is_forged(self, resource: Resource, body: Json) -> bool:
         """Return whether an object has an epoch that no leader has. It keeps only itself from being written.
@@ -203,6 +204,10 @@ class Fence:
                 self.note_progress()
                 return answer
 
+    async def get(self, path: str) -> Json:
+        """Return an object. Raises NotFound if there is none."""
+        return await self.patiently(partial(self._client.get, path))
+
     async def _wait(self, error: ClusterError) -> None:
         """Wait before the next try. Raises the error if this replica no longer leads."""
         if not self._leading():
@@ -210,12 +215,13 @@ class Fence:
         log.warning("takeover_delayed", error=str(error))
         await asyncio.sleep(error.retry_after)
 
-    async def missed(self, resource: Resource, known: Iterable[Json]) -> AsyncIterator[Json]:
-        """Yield the known objects (metadata) that exist, stamped. Calls ``forget`` for those that are gone."""
-        for meta in known:
-            body = await self.patiently(partial(still_there, self._client, resource, meta))
+    async def missed(self, kind: Kind[Any], known: Iterable[Known]) -> AsyncIterator[Stamped]:
+        """Yield the known objects that exist, stamped. Calls ``forget`` for those that are gone."""
+        resource = kind.store.resource
+        for one in known:
+            body = await self.patiently(partial(still_there, self._client, resource, metadata_of(one)))
             if body is None:
-                self._forget(resource, meta)
+                self._forget(resource, one.uid)
                 continue
-            for found in await self._stamp_all(resource, [body]):
-                yield found
+            for stamped in await self._stamp_all(kind, [body]):
+                yield stamped

@@ -1,100 +1,35 @@
-"""The writer's keys: what an operation is about, one type for each kind.
+"""The writer's keys: what an operation is about.
 
-The operations of one key are carried out in order. The type of its key tells to which part of a leader's term the
-outcome of an operation goes. As text, a key appears in logs only.
+The operations of one key are carried out in order. The resource of its key tells to which kind the outcome of an
+operation goes.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from punctual.kube.api.resources import NODES, PODS, POOLS, Resource
 
 
-@dataclass(frozen=True, slots=True)
-class JobKey:
-    """A job: its status, its pods, its results."""
+class Key(NamedTuple):
+    """What operations are about: an object with its status, its pods and its results."""
 
-    uid: str
-
-    def __str__(self) -> str:
-        return self.uid
-
-
-@dataclass(frozen=True, slots=True)
-class PoolKey:
-    """A pool's status."""
-
-    uid: str
-
-    def __str__(self) -> str:
-        return f"pool:{self.uid}"
-
-
-@dataclass(frozen=True, slots=True)
-class FinalizersKey:
-    """A pool's finalizers. They wait for no status."""
-
-    uid: str
-
-    def __str__(self) -> str:
-        return f"pool:{self.uid}:finalizers"
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationKey:
-    """A reservation's status."""
-
-    uid: str
-
-    def __str__(self) -> str:
-        return self.uid
-
-
-@dataclass(frozen=True, slots=True)
-class RateKey:
-    """A TargetRate's status."""
-
-    uid: str
-
-    def __str__(self) -> str:
-        return f"rate:{self.uid}"
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileKey:
-    """A Profile's status."""
-
-    uid: str
-
-    def __str__(self) -> str:
-        return f"profile:{self.uid}"
-
-
-@dataclass(frozen=True, slots=True)
-class PodKey:
-    """A pod without a known job."""
-
-    uid: str
-
-    def __str__(self) -> str:
-        return self.uid
-
-
-@dataclass(frozen=True, slots=True)
-class NodeKey:
-    """A node's taints."""
-
+    resource: Resource
     name: str
+    """The uid of an object, or what tells this key from others of the same resource."""
 
     def __str__(self) -> str:
-        return f"node:{self.name}"
+        return f"{self.resource.plural}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceholderKey:
-    """Some of the placeholders: those on nodes that share the number."""
-
-    lane: int
-
-    def __str__(self) -> str:
-        return f"placeholders:{self.lane}"
+def finalizers_key(pool: str) -> Key:
+    """Return the key of the finalizers of a pool (uid). They wait for no status."""
+    return Key(POOLS, f"{pool}:finalizers")
 
 
-Key = JobKey | PoolKey | FinalizersKey | ReservationKey | RateKey | ProfileKey | PodKey | NodeKey | PlaceholderKey
+def taints_key(node: str) -> Key:
+    """Return the key of a node's taints."""
+    return Key(NODES, node)
+
+
+def placeholders_key(lane: int) -> Key:
+    """Return the key of some of the placeholders: those on nodes that share the number."""
+    return Key(PODS, f"placeholders:{lane}")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from punctual import errors
-from punctual.kube.cluster.oversize import PATIENCE
-from punctual.kube.cluster.resources import PODS, Resource
+from punctual.kube.api.resources import PODS, Resource
+from punctual.kube.known.oversize import PATIENCE
 from punctual.kube.writes.keys import Key
 
 if TYPE_CHECKING:  # these values are also made where no client is installed

@@ -4,7 +4,8 @@ import pytest
 
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import EXPECTED
-from punctual.kube.cluster.pods import PLACEHOLDER, Owner, chunk_pod
+from punctual.kube.cluster.pods import PLACEHOLDER, chunk_pod
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -155,7 +156,7 @@ def test_a_pod_that_goes_before_its_job_is_known_leaves_nothing(caches):
 def test_a_chunks_pod_stays_ours_when_its_job_is_gone(caches):
     know_job(caches)
     told(caches, chunk_body())
-    caches.directory.forget_job("j1")
+    caches.directory.jobs.forget("j1")
     told(caches, chunk_body(phase="Succeeded"))
     assert caches.listener.pods[-1] == "ns/render Succeeded"
     assert left(caches) == 8.0

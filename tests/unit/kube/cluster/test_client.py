@@ -10,7 +10,7 @@ from aiohttp import web
 
 from punctual import errors
 from punctual.kube.cluster.client import PAGE_BYTES, ApiClient
-from punctual.kube.cluster.oversize import LARGEST, MARK
+from punctual.kube.known.oversize import LARGEST, MARK
 
 NO_EVENTS = [b"<html>upstream is gone</html>\n", b'"bye"\n', b'{"message": "bye"}\n']
 

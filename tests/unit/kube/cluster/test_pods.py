@@ -6,13 +6,13 @@ import pytest
 from punctual.kube.cluster.pods import (
     ForeignPod,
     InputStep,
-    Owner,
     chunk_pod,
     is_chunk_of,
     memory_of,
     pod_name,
     project_pod,
 )
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.events import Helper, PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec

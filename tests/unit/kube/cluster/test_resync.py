@@ -3,10 +3,11 @@
 import pytest
 
 from punctual.errors import NotFound
+from punctual.kube.api.resources import POOLS
 from punctual.kube.cluster import resync
 from punctual.kube.cluster.client import METADATA_LIST, Listing
-from punctual.kube.cluster.directory import POOLS, Directory
 from punctual.kube.cluster.resync import ENOUGH, Resync
+from punctual.kube.known.directory import Directory
 
 
 def pool(name="main", *, generation=1, uid=None, **meta):
@@ -36,12 +37,12 @@ class World:
         self.there[POOLS.path(name=body["metadata"]["name"])] = body
 
     def know(self, body):
-        self.directory.observe_pool(body)
+        self.directory.pools.observe(body)
 
     def take(self, plural, change, body):
         self.taken.append((plural, change, body["metadata"]["name"]))
         if change == "DELETED":
-            self.directory.forget_pool(body["metadata"]["name"])
+            self.directory.pools.forget(body["metadata"]["uid"])
         else:
             self.know(body)
 

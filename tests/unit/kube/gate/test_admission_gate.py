@@ -3,12 +3,13 @@ import asyncio
 import pytest
 
 from punctual import errors, reasons
-from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.oversize import LARGEST
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.fit.claims import Claim, Claims, Volume
 from punctual.kube.gate import trials
 from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.gate.trials import KEPT
+from punctual.kube.known.directory import Directory
+from punctual.kube.known.oversize import LARGEST
 from punctual.scheduling.model.node_rules import ANY_NODE, Requirement
 from punctual.theory.cost import Cost
 
@@ -57,7 +58,7 @@ def job(uid="j1", **spec):
 @pytest.fixture
 def directory():
     made = Directory()
-    made.observe_pool(
+    made.pools.observe(
         {
             "metadata": {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED},
             "spec": {
@@ -80,17 +81,12 @@ class Desk:
         self.again = []
         self.directory = directory
         self.claims = Claims()
-        self.intake = AdmissionGate(
-            self.server,
-            directory,
-            lambda _: self.labels,
-            self.again.append,
-            claims=self.claims,
-            monotonic=lambda: self.now,
-        )
+        caches = Caches(None)
+        caches.directory, caches.claims, caches.labels = directory, self.claims, lambda _: self.labels
+        self.intake = AdmissionGate(self.server, caches, self.again.append, monotonic=lambda: self.now)
 
     def ask(self, body, *, decided=False):
-        known = self.directory.observe_job(body) or self.directory.jobs[body["metadata"]["uid"]]
+        known = self.directory.jobs.observe(body) or self.directory.jobs[body["metadata"]["uid"]]
         return self.intake.job(known, decided=decided)
 
     async def answered(self):
@@ -201,7 +197,8 @@ async def test_who_waits_for_long_is_told_for_what(desk):
 
 
 async def test_who_waits_for_a_reservation_is_told_so(desk):
-    desk.intake._reserved = lambda _: None
+    created = {"metadata": {"name": "nightly", "namespace": "ns", "uid": "r1", "creationTimestamp": CREATED}}
+    desk.directory.reservations.observe({**created, "spec": {"pool": "main"}})
     assert desk.ask(job(reservation="nightly")) is None
     desk.now = OVERDUE
     assert list(desk.intake.overdue()) == [("j1", "the Reservation that it names has no answer yet")]
@@ -234,7 +231,7 @@ async def test_a_profile_gives_the_cost(desk):
     del named["spec"]["cost"]
     assert desk.ask(named, decided=True).refusal[0] == reasons.PROFILE_NOT_FOUND
     meta = {"name": "thumbs", "namespace": "ns", "uid": "f1", "creationTimestamp": CREATED}
-    desk.directory.observe_profile({"metadata": meta, "spec": {"perUnit": "2s"}})
+    desk.directory.profiles.observe({"metadata": meta, "spec": {"perUnit": "2s"}})
     assert desk.ask(named, decided=True).cost == Cost(2.0, 0.0, 0.0, 2.0)
 
 

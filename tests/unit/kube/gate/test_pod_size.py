@@ -2,13 +2,15 @@
 
 import asyncio
 import copy
+from types import SimpleNamespace
 
 import pytest
 
 from punctual import reasons
-from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.fit.requests import requested
 from punctual.kube.gate.admission_gate import AdmissionGate
+from punctual.kube.known.directory import Directory
 from punctual.kube.translate import to_pool_spec
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.resources import Resources
@@ -81,20 +83,16 @@ class Desk:
         self.directory = Directory()
         meta = {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED}
         spec = {"nodeSelector": {}, "processor": {"cpu": cpu, "memory": memory}, **pool}
-        self.directory.observe_pool({"metadata": meta, "spec": spec})
+        self.directory.pools.observe({"metadata": meta, "spec": spec})
         self.nodes = []
         self.pods = []
-        self.gate = AdmissionGate(
-            self.server,
-            self.directory,
-            lambda _: {},
-            lambda _: None,
-            nodes=lambda _: self.nodes,
-            pods_of=lambda _: self.pods,
-        )
+        caches = Caches(None)
+        caches.directory, caches.pods = self.directory, SimpleNamespace(of_job=lambda _: self.pods)
+        caches.inventory = SimpleNamespace(of=lambda _: self.nodes)
+        self.gate = AdmissionGate(self.server, caches, lambda _: None)
 
     async def refusal(self, job):
-        known = self.directory.observe_job(job)
+        known = self.directory.jobs.observe(job)
         assert self.gate.job(known, decided=False) is None
         async with asyncio.timeout(30):
             while self.gate._trials._questions:  # noqa: ASYNC110  theirs
@@ -104,7 +102,7 @@ class Desk:
         return answer.refusal
 
     def processor(self):
-        return to_pool_spec(self.directory.pools["main"].pool)
+        return to_pool_spec(self.directory.pools.named("main"))
 
     def last(self):
         """Return the request and limit of the work as it was tried last."""
@@ -272,10 +270,9 @@ async def test_what_a_processor_does_not_name_is_measured_by_what_a_node_has_for
 async def test_the_size_in_force_is_the_measure_not_the_one_that_is_asked_for():
     desk = Desk(cpu="1")
     small = Desk().processor()
-    assert not desk.gate.put_in_force("p1", small)
+    desk.directory.pools["p1"].term.spec = small
     assert await desk.refusal(job(beside("log"), work={"limits": {"memory": "1Gi"}})) is not None
     assert desk.server.asked[-1]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
-    assert desk.gate.put_in_force("p1", desk.processor())
 
 
 async def test_a_later_leader_learns_from_the_first_pod_that_is_too_large_what_is_added():

@@ -4,7 +4,7 @@ import pytest
 
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings, placeholder
 from punctual.kube.holding.placeholders import PATIENCE, REST, Placeholders
-from punctual.kube.writes.keys import PlaceholderKey
+from punctual.kube.writes.keys import placeholders_key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Outcome
 from punctual.scheduling.model.actions import HeldCapacity, HoldCapacity
 
@@ -172,7 +172,7 @@ def test_one_that_was_evicted_is_taken_away_and_comes_again_when_the_node_has_ha
 def test_a_refusal_is_told_and_tried_again_later(cluster):
     cluster.want(n1=1)
     _, create = cluster.asked.pop()
-    cluster.deciding.settled(Outcome(PlaceholderKey(0), create, "refused", "exceeded quota"))
+    cluster.deciding.settled(Outcome(placeholders_key(0), create, "refused", "exceeded quota"))
     assert cluster.refused == [("p1", "exceeded quota")]
     cluster.want(n1=1)
     cluster.pass_time(REST / 2)
@@ -184,7 +184,7 @@ def test_a_refusal_is_told_and_tried_again_later(cluster):
 def test_one_that_was_made_and_never_seen_is_made_again(cluster):
     cluster.want(n1=1)
     _, create = cluster.asked.pop()
-    cluster.deciding.settled(Outcome(PlaceholderKey(0), create, "done"))  # deleted while the informer listed anew
+    cluster.deciding.settled(Outcome(placeholders_key(0), create, "done"))  # deleted while the informer listed anew
     cluster.pass_time(REST / 2)
     assert cluster.asked == []
     cluster.pass_time(REST)

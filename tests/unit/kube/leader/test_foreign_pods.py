@@ -6,10 +6,11 @@ import pytest
 from term_world import World
 
 from punctual import errors
+from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.chunk_pods import see_pod
-from punctual.kube.cluster.pods import Owner, chunk_pod, owner_reference
-from punctual.kube.cluster.resources import PODS
+from punctual.kube.cluster.pods import chunk_pod, owner_reference
 from punctual.kube.format.duration import format_time
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
 

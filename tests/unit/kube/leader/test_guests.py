@@ -8,9 +8,9 @@ import pytest
 from term_world import World
 
 from punctual import errors, wire
+from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.chunk_pods import see_pod
 from punctual.kube.cluster.pods import STEP
-from punctual.kube.cluster.resources import PODS
 from punctual.kube.format.duration import format_time, parse_time
 
 STAMP = "2030-01-01T00:00:00Z"

@@ -7,8 +7,8 @@ import pytest
 from returning import LiveWorld, ended, quiet
 
 from punctual.kube.format.duration import format_time
+from punctual.kube.kinds.reservations import reservations as controller
 from punctual.kube.leader import term
-from punctual.kube.windows import controller
 from punctual.scheduling.model.actions import Measured
 
 REDUCE = {"duration": "1s", "template": {"spec": {"containers": [{"name": "sum", "image": "sum:1"}]}}}
@@ -403,7 +403,7 @@ class ProfileHasLearned(Scene):
     async def learn(self, leader, slow):
         for units in (5, 10, 20, 40, 80, 100):
             seconds = slow * (1.0 + 0.1 * units)
-            leader.term._parts.profiles.measured("main", Measured(self.job["metadata"]["uid"], "n1", units, seconds))
+            leader.term._parts.kinds.carry_out("main", Measured(self.job["metadata"]["uid"], "n1", units, seconds))
         await leader.term.retire(within=10)
 
     async def meanwhile(self):

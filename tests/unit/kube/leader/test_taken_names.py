@@ -3,7 +3,8 @@
 import pytest
 from returning import LiveWorld
 
-from punctual.kube.cluster.pods import Owner, chunk_pod
+from punctual.kube.cluster.pods import chunk_pod
+from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
 

@@ -8,18 +8,24 @@ from term_world import NODE, World
 
 from punctual import errors
 from punctual.control.response import Response
-from punctual.kube.cluster import oversize
-from punctual.kube.cluster.directory import JOBS, POOLS
+from punctual.kube.api.resources import CONFIG_MAPS, JOBS, PODS, POOLS
 from punctual.kube.cluster.nodes import project_node
-from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
 from punctual.kube.gate import admission_gate
-from punctual.kube.leader import jobs, pools, term
+from punctual.kube.kinds.jobs import waiting
+from punctual.kube.kinds.pools import pools
+from punctual.kube.known import oversize
+from punctual.kube.leader import term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.takeover import fencing
 from punctual.kube.writes import writer
 from punctual.scheduling.model.actions import Measured, StoreResult
+
+
+def told(replica, job):
+    """Return the pool that was told of a job."""
+    return replica.caches.directory.jobs[job["metadata"]["uid"]].term.pool
 
 
 @pytest.fixture(params=["another", "returning"])
@@ -76,7 +82,7 @@ async def test_what_chunks_took_is_written_into_their_profile_when_the_leader_go
     await world.until(lambda: world.status(job).get("chunks") and world.status(plain).get("chunks"))
     response = Response(cpu_per_unit=0.1, lag=3.0, delay=0.0, noise=0.05)
     for uid in (job["metadata"]["uid"], plain["metadata"]["uid"], "nobody"):
-        leader.term._parts.profiles.measured("main", Measured(uid, "n1", 50, 7.25, response=response))
+        leader.term._parts.kinds.carry_out("main", Measured(uid, "n1", 50, 7.25, response=response))
     await leader.term.retire(within=10)
     (learned,) = world.status(profile)["classes"]
     shown = {"cpuPerUnit": 0.1, "lag": 3.0, "delay": 0.0, "noise": 0.05}
@@ -216,7 +222,7 @@ async def test_results_that_somebody_has_deleted_while_nobody_led_are_told_of(wo
     new = world.replica()
     new.lead(2)
     await world.until(lambda: ("sum", "ResultLost") in world.server.events)
-    assert await world.until(lambda: new.term._parts.jobs.pool_of(job["metadata"]["uid"]))
+    assert await world.until(lambda: told(new, job))
 
 
 async def test_a_job_that_is_moved_while_it_is_measured_is_measured_in_its_new_pool(world):
@@ -253,7 +259,7 @@ async def test_a_job_that_is_edited_while_it_is_stamped_is_not_taken_for_gone(wo
     monkeypatch.setattr(world.server, "patch_merge", meet_an_edit)
     new = world.replica()
     new.lead(2)
-    await world.until(lambda: new.term._parts.jobs.pool_of(job["metadata"]["uid"]))
+    await world.until(lambda: told(new, job))
     assert not edited
     assert world.status(job)["epoch"] == 2
     assert world.status(job)["promise"] == promise
@@ -474,7 +480,7 @@ async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(worl
     elif how == "a replica knows few of the jobs":
         monkeypatch.setattr(fencing, "PAGE", 1)
         for body in (refused, ended):
-            new.caches.directory.forget_job(body["metadata"]["uid"])
+            new.caches.directory.jobs.forget(body["metadata"]["uid"])
     world.server.sent.clear()
     new.lead(2)
     await decides(world, new)
@@ -581,7 +587,7 @@ async def test_a_settled_job_that_is_gone_since_is_forgotten(world):
     await decides(world, new)
     new.observe("DELETED", refused)
     assert refused["metadata"]["uid"] not in new.caches.directory.jobs
-    assert not new.term._parts.statuses.aside
+    assert all(known.term.aside is None for known in new.caches.directory.jobs.values())
 
 
 async def test_a_settled_job_that_is_edited_is_stamped_before_it_is_answered(world):
@@ -917,7 +923,7 @@ async def test_a_job_that_was_refused_keeps_that_answer_while_another_is_delayed
 @pytest.fixture
 def overdue(monkeypatch):
     """Jobs are overdue as soon as their Pool is told."""
-    monkeypatch.setattr(jobs, "OVERDUE", 0.0)
+    monkeypatch.setattr(waiting, "OVERDUE", 0.0)
     monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
 
 
@@ -931,7 +937,7 @@ async def held(world, *names):
     for name in names:
         made.append(body := world.job(name))
         leader.observe("ADDED", body)
-        await world.until(lambda body=body: leader.term._parts.jobs.pool_of(body["metadata"]["uid"]))
+        await world.until(lambda body=body: told(leader, body))
     return leader, made
 
 
@@ -942,21 +948,20 @@ async def test_jobs_that_wait_for_their_pools_decision_are_told_so_once_and_answ
     text = "its Pool has not decided yet; jobs without an answer that came before it: "
     assert [(c["status"], c["message"]) for c in told] == [("Unknown", f"{text}0"), ("Unknown", f"{text}1")]
     await world.until(lambda: world.server.events.count(("second", "AnswerDelayed")) == 1)
-    leader.term._parts.jobs.tend()
+    leader.term._parts.kinds.tend()
     assert leader.term.depth == 0
     leader.term._parts.actors.go_on("main")
     await world.until(lambda: world.admitted(first) == world.admitted(second) == "Feasible")
-    leader.term._parts.jobs.tend()
-    assert leader.term._parts.jobs._asked == {}
+    leader.term._parts.kinds.tend()
     assert world.server.events.count(("second", "AnswerDelayed")) == 1
 
 
 async def test_of_many_jobs_that_wait_for_their_pool_a_few_are_told_at_a_time_the_last_ones_first(world, monkeypatch):
-    monkeypatch.setattr(jobs, "REPORTS", 5)
+    monkeypatch.setattr(waiting, "REPORTS", 5)
     leader, made = await held(world, *(f"job-{n}" for n in range(20)))
-    monkeypatch.setattr(jobs, "OVERDUE", 0.0)
+    monkeypatch.setattr(waiting, "OVERDUE", 0.0)
     await world.until(lambda: leader.term.depth == 0)
-    leader.term._parts.jobs.tend()
+    leader.term._parts.kinds.tend()
     assert leader.term.depth == 5
     await world.until(lambda: leader.term.depth == 0)
     assert [world.admitted(b) for b in made] == [None] * 15 + ["AnswerDelayed"] * 5
@@ -967,5 +972,5 @@ async def test_a_job_whose_pool_goes_before_it_decides_is_told_of_the_pool(world
     del world.server.objects[world.path(world.pool)]
     leader.observe("DELETED", world.pool)
     await world.until(lambda: world.admitted(job) == "PoolNotFound")
-    leader.term._parts.jobs.tend()
+    leader.term._parts.kinds.tend()
     assert leader.term.depth == 0

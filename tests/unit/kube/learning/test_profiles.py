@@ -8,7 +8,7 @@ from punctual.control.cost_estimation import KEPT, Fetched, Timed
 from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response
 from punctual.kube import api
-from punctual.kube.cluster.directory import Directory
+from punctual.kube.known.directory import Directory
 from punctual.kube.learning.profiles import MOST, PAUSE, ProfileLearning, Where
 from punctual.kube.translate import profile_cost
 
@@ -28,7 +28,7 @@ class Known:
     def __init__(self, **spec):
         self.directory = Directory()
         self.body = manifest(**spec)
-        self.directory.observe_profile(self.body)
+        self.directory.profiles.observe(self.body)
         self.asked = api.NodeSpeeds()
         self.learning = ProfileLearning(self.directory, lambda _pool: self.asked)
 
@@ -39,7 +39,7 @@ class Known:
 
     def vote(self, namespace, ratio):
         """See chunks of another namespace, by which old nodes take so many times as long as new ones."""
-        self.directory.observe_profile(manifest(uid=namespace, namespace=namespace))
+        self.directory.profiles.observe(manifest(uid=namespace, namespace=namespace))
         self.see(*SIZES, chi=0.1 * ratio, where=OLD, namespace=namespace)
         return self.see(*SIZES, where=NEW, namespace=namespace)
 
@@ -60,12 +60,12 @@ class Known:
         return self
 
     def response(self, pool="main"):
-        spec = self.directory.profiles["ns", "thumbs"].spec
+        spec = self.directory.profiles.named("thumbs", "ns").spec
         found = self.learning.of("ns", "thumbs", pool)(spec)
         return None if found is None else found.response
 
     def cost(self, pool="main", *, fetches=False):
-        spec = self.directory.profiles["ns", "thumbs"].spec
+        spec = self.directory.profiles.named("thumbs", "ns").spec
         return profile_cost(spec, self.learning.of("ns", "thumbs", pool)(spec), fetches=fetches)
 
     def written(self, now=None):
@@ -169,14 +169,14 @@ def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_de
     for n in range(3):
         body = manifest(uid=f"l{n}", namespace="liar")
         body["metadata"]["name"] = f"l{n}"
-        known.directory.observe_profile(body)
+        known.directory.profiles.observe(body)
         for chi, where in ((9.0, OLD), (0.01, NEW)):
             for units in SIZES:
                 known.learning.add("liar", f"l{n}", where, Timed(units, 5.0 + chi * units))
     found = known.learning.classes("main")["old"]
     assert (found.slow, found.tenants) == (pytest.approx(1.5, abs=0.01), ("a", "b", "liar"))
     for n in range(3):
-        known.directory.forget_profile("liar", f"l{n}", f"l{n}")
+        known.directory.profiles.forget(f"l{n}")
     known.learning.forget_gone()
     assert known.learning.classes("main")["old"].tenants == ("a", "b")
 
@@ -184,7 +184,7 @@ def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_de
 def test_what_a_deleted_profile_has_measured_is_forgotten_also_if_it_was_the_only_one():
     known = Known().vote("liar", 1.8)
     assert known.slow()["old"] == pytest.approx(1.8, abs=0.01)
-    known.directory.forget_profile("liar", "thumbs", "liar")
+    known.directory.profiles.forget("liar")
     known.learning.forget_gone()
     assert known.slow().get("old", 1.0) == 1.0
     known.vote("liar", 1.5)
@@ -251,13 +251,13 @@ def test_a_profile_says_which_spec_it_has_seen_and_since_when_it_is_ready():
     known = Known()
     assert known.ready(100.0)["lastTransitionTime"] == "1970-01-01T00:01:40Z"
     assert known.written(101.0) == []
-    known.directory.observe_profile(manifest(generation=2, perUnit="20ms"))
+    known.directory.profiles.observe(manifest(generation=2, perUnit="20ms"))
     (status,) = known.written(102.0)
     (ready,) = status["conditions"]
     assert (status["observedGeneration"], ready["lastTransitionTime"]) == (2, "1970-01-01T00:01:42Z")
     api.parse_status(api.ProfileStatus, {"status": status})
     new = Known()
-    new.directory.observe_profile(manifest(generation=3, perUnit="0.02s"))
+    new.directory.profiles.observe(manifest(generation=3, perUnit="0.02s"))
     new.learning.load({**manifest(generation=3, perUnit="0.02s"), "status": copy.deepcopy(status)})
     (again,) = new.written(200.0)
     assert again["observedGeneration"] == 3
@@ -268,7 +268,7 @@ def test_a_profile_says_which_spec_it_has_seen_and_since_when_it_is_ready():
 def test_a_generation_with_the_same_costs_in_other_words_is_seen():
     known = Known(perUnit="20ms")
     known.written(0.0)
-    assert known.directory.observe_profile(manifest(generation=2, perUnit="0.02s")) is None, "no cost has changed"
+    assert known.directory.profiles.observe(manifest(generation=2, perUnit="0.02s")) is None, "no cost has changed"
     (status,) = known.written(1.0)
     assert status["observedGeneration"] == 2
 
@@ -378,9 +378,9 @@ def test_a_status_that_cannot_be_read_is_begun_anew():
 
 def test_another_profile_of_the_same_name_knows_nothing_of_the_first():
     known = Known().see(*SIZES)
-    known.directory.forget_profile("ns", "thumbs", "u")
+    known.directory.profiles.forget("u")
     known.see(10)
-    known.directory.observe_profile(manifest(uid="u2"))
+    known.directory.profiles.observe(manifest(uid="u2"))
     known.see(10)
     assert known.cost() is None
     assert [s["samples"] for s in known.written()] == [1]

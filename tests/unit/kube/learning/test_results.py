@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.cluster.pods import Owner
+from punctual.kube.known.jobs import Owner
 from punctual.kube.learning.results import RANGES, Results, config_map_name
 from punctual.kube.writes.operations import ApplyConfigMap, Outcome, Patch
 from punctual.scheduling.model.actions import StoreResult

@@ -1,0 +1,1 @@
+"""Profiles: what chunks have cost, and the speeds of the classes of nodes."""

@@ -1,0 +1,1 @@
+"""Target rates: what is asked, which pods are selected, their counts in Prometheus, and how each stands."""

@@ -1,0 +1,66 @@
+"""Carries out the actions of the control of target rates: set points for the agents, statuses, events."""
+
+from typing import Final
+
+from punctual import reasons
+from punctual.kube import api
+from punctual.kube.actors.tools import Tools
+from punctual.kube.api.resources import TARGET_RATES
+from punctual.kube.cluster.events import Regarding
+from punctual.kube.format.conditions import transition_times
+from punctual.kube.kinds.rates.records import rate_status
+from punctual.kube.known.rates import KnownRate
+from punctual.kube.known.store import metadata_of
+from punctual.kube.writes.keys import Key
+from punctual.kube.writes.operations import PutStatus
+from punctual.rates.model import Action, HoldPod, RateStatus, ReleasePod, Verdict, WriteRate
+
+QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL}
+"""Reasons that come and go in normal operation: no events."""
+
+
+class RateExecutor:
+    """Carries out actions for one term. ``begun``: the first step's actions are carried out."""
+
+    def __init__(self, tools: Tools) -> None:
+        self.begun = False
+        self._tools = tools
+        self._said: dict[str, tuple[str, str]] = {}  # reasons of the conditions, by uid
+
+    def perform(self, action: Action) -> None:
+        """Carry out an action. Returns at once."""
+        match action:
+            case HoldPod():
+                self._tools.set_points.hold(action)
+            case ReleasePod():
+                self._tools.set_points.release(action)
+            case WriteRate(uid, status, urgent):
+                if known := self._tools.directory.rates.get(uid):
+                    self._write(known, status, urgent=urgent)
+
+    async def flush(self) -> None:
+        """Take in that the first step's actions are carried out. No status has to be written before others."""
+        self.begun = True
+
+    def forget(self, uid: str) -> None:
+        """Remove a TargetRate that is gone."""
+        self._said.pop(uid, None)
+        self._tools.writer.forget(Key(TARGET_RATES, uid))
+
+    def _write(self, known: KnownRate, status: RateStatus, *, urgent: bool) -> None:
+        body = rate_status(known, status, epoch=self._tools.epoch, now=self._tools.now())
+        known.term.transition_times = transition_times(body["conditions"])
+        write = PutStatus.of(TARGET_RATES, "TargetRate", metadata_of(known), body, urgent=urgent)
+        self._tools.writer.submit(Key(TARGET_RATES, known.uid), write)
+        admitted, on_target = status.admitted, status.on_target
+        now = admitted.reason, on_target.reason if on_target else ""
+        before = self._said.get(known.uid, ("", ""))
+        self._said[known.uid] = now
+        if now[0] != before[0]:
+            self._emit(known, admitted, good=admitted.reason == reasons.FEASIBLE)
+        if on_target and now[1] != before[1] and on_target.reason not in QUIET:
+            self._emit(known, on_target, good=on_target.status == "True")
+
+    def _emit(self, known: KnownRate, verdict: Verdict, *, good: bool) -> None:
+        about = Regarding(api.API_VERSION, "TargetRate", known.namespace, known.name, known.uid)
+        self._tools.recorder.emit(about, "Normal" if good else "Warning", verdict.reason, verdict.message)

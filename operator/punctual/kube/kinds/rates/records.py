@@ -1,0 +1,108 @@
+"""A TargetRate between its spec and status, and :class:`punctual.rates.control.RateControl`."""
+
+from typing import Any, Final
+
+from punctual import reasons
+from punctual.control.rate import Limits
+from punctual.kube import api
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.format.conditions import conditions
+from punctual.kube.format.quantity import format_cores
+from punctual.kube.known.rates import KnownRate
+from punctual.kube.translate import not_allowed
+from punctual.rates.model import Member, MembersSeen, RateApplied, RateStatus, Record, TargetRate
+from punctual.scheduling.model.job import Verdict
+
+MOST: Final = 100.0
+"""Highest rate that is shown, a part of the rate alone: counts may jump."""
+
+
+def applied(known: KnownRate, caches: Caches) -> RateApplied:
+    """Return what a TargetRate asks for."""
+    meta, spec = known.metadata, known.spec
+    name = f"{meta.namespace}/{meta.name}"
+    if spec is None:
+        flawed = TargetRate(
+            uid=known.uid,
+            name=name,
+            created=meta.creation_timestamp,
+            target=1.0,
+            refusal=(reasons.INVALID_SPEC, known.flaw),
+        )
+        return RateApplied(flawed, known.term.record)
+    asked = TargetRate(
+        uid=known.uid,
+        name=name,
+        created=meta.creation_timestamp,
+        target=spec.rate,
+        epsilon=spec.epsilon,
+        limits=Limits(spec.period.min, spec.period.max),
+        max_rate=spec.max_rate,
+        query=spec.iterations.query if spec.iterations else None,
+        refusal=_refusal(spec.pool, meta.namespace, caches),
+    )
+    return RateApplied(asked, known.term.record)
+
+
+def _refusal(name: str, namespace: str, caches: Caches) -> tuple[str, str] | None:
+    pool = caches.directory.pools.named(name)
+    if pool is None:
+        return reasons.POOL_NOT_FOUND, f"spec.pool: there is no Pool {name}: create it, and this is evaluated"
+    selector = pool.term.in_force.namespace_selector
+    if selector is not None and not selector.matches(caches.labels(namespace)):
+        return not_allowed(name, namespace)
+    return None
+
+
+def members(known: KnownRate, caches: Caches) -> MembersSeen:
+    """Return the pods that a TargetRate selects. Those of a node that is gone will be deleted, and do not count."""
+    spec = known.spec
+    if spec is None:
+        return MembersSeen(known.uid, ())
+    there = caches.applications.of(known.metadata.namespace)
+    selected = [pod for pod, labels in there if caches.inventory.knows(pod.node) and spec.selector.matches(labels)]
+    return MembersSeen(
+        known.uid,
+        tuple(
+            Member(
+                pod=pod.uid,
+                name=pod.name,
+                node=pod.node,
+                cpu=pod.cpu,
+                request=pod.request,
+                running=pod.running,
+                in_pool=caches.inventory.owner(pod.node) == spec.pool,
+            )
+            for pod in selected
+        ),
+    )
+
+
+def to_record(status: api.TargetRateStatus) -> Record:
+    """Return what an earlier leader has left."""
+    on_target = any(c.type == "OnTarget" and c.status == "True" for c in status.conditions)
+    return Record(status.target, status.max_rate, status.utilization, status.period, status.rate, on_target)
+
+
+def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float) -> dict[str, Any]:
+    """Return a TargetRate's status as the API server takes it."""
+    rate = None if status.rate is None else min(round(status.rate, 3), MOST)
+    error = None if rate is None or status.target is None else rate - status.target
+    made = api.TargetRateStatus(
+        epoch=epoch,
+        observed_generation=known.metadata.generation,
+        target=status.target,
+        rate=rate,
+        error=None if error is None else f"{100 * error:+.1f}%",
+        quota=None if status.cap is None else format_cores(round(status.cap, 3)),
+        utilization=status.utilization,
+        period=status.period,
+        max_rate=status.max_rate,
+        pods=status.pods,
+    )
+    verdicts = {
+        "Admitted": Verdict(*status.admitted),
+        "OnTarget": Verdict(*status.on_target) if status.on_target else None,
+    }
+    found = conditions(verdicts, known.term.transition_times, now=now, generation=known.metadata.generation)
+    return {**made.manifest(), "conditions": found}

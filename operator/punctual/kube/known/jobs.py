@@ -1,0 +1,235 @@
+"""What is known of jobs.
+
+A spec is kept as bytes: these take a tenth of the memory of dicts, and only a new pod needs the spec.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from punctual import reasons
+from punctual.kube import api
+from punctual.kube.api.resources import JOBS
+from punctual.kube.format.duration import format_time, parse_time
+from punctual.kube.known.oversize import kept
+from punctual.kube.known.store import Body, InTerm, Store, conditions_of, epoch_of
+from punctual.scheduling.model.job import Job, JobRecord
+
+ENDED: Final = "Ended"
+"""Why a job is `settled` that has come to its end, well or not."""
+
+
+class Owner(NamedTuple):
+    """The job that a pod belongs to."""
+
+    uid: str
+    namespace: str
+    name: str
+    pool: str
+    units: int
+
+
+@dataclass(slots=True)
+class JobInTerm(InTerm):
+    """What a term has read or decided about a job."""
+
+    job: Job | None = None
+    """As the Pool was last told."""
+    record: JobRecord | None = None
+    """As the Pool last said, or as the term found it."""
+    pool: str | None = None
+    """The pool that was told of it."""
+
+
+@dataclass(slots=True)
+class KnownJob:
+    """A job as it is now."""
+
+    owner: Owner
+    generation: int
+    deleting: bool
+    profile: str
+    reservation: str
+    spec: bytes
+    """As the user wrote it, JSON; nothing where it has a flaw."""
+    version: str
+    """Its resource version when it was first seen or, later, stamped: its first status is written over this one."""
+    flaw: str = ""
+    """What is so wrong with it that its spec cannot even be kept."""
+    epoch: int = 0
+    """Of the leader that had last written its status when it was first seen; 0: no leader had."""
+    created: float = 0.0
+    """The API server's clock."""
+    settled: str = ""
+    """`settled` of its status as it was last seen."""
+    guest: bool = False
+    """It is of class Guest."""
+    term: JobInTerm = field(default_factory=JobInTerm)
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return self.owner.uid
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.owner.namespace
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.owner.name
+
+    @property
+    def open(self) -> bool:
+        """Whether its pool has to wait for it: promised, running or being measured."""
+        record = self.term.record
+        if self.deleting or record is None or record.ended:
+            return False
+        measuring = record.admitted is not None and record.admitted.reason == reasons.MEASURING
+        return bool(record.promise or record.chunks) or measuring
+
+    def forget_term(self) -> None:
+        """Forget what a term has read or decided."""
+        self.term = JobInTerm()
+
+    def template(self) -> Any:
+        """Return the spec, with template and reduce, as the user wrote it."""
+        return orjson.loads(self.spec)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the job without its status."""
+        meta = {
+            "name": self.owner.name,
+            "namespace": self.owner.namespace,
+            "uid": self.owner.uid,
+            "generation": self.generation,
+            "creationTimestamp": format_time(self.created),
+        }
+        return {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": meta, "spec": self.template()}
+
+
+class Jobs(Store[KnownJob]):
+    """All jobs."""
+
+    def __init__(self, see_epoch: Callable[[int], None]) -> None:
+        super().__init__(JOBS, see_epoch)
+        self.on_new: Callable[[str], None] = lambda _: None
+        """Called with the uid of each job that was not known."""
+        self.on_unsettled: Callable[[str], None] = lambda _: None
+        """Called with the uid of each job that was `settled` when it was last seen, and is no longer."""
+        self._inside: dict[tuple[str, str], dict[str, KnownJob]] = {}  # jobs that name a reservation, by that and uid
+
+    def of_pool(self, pool: str) -> Iterator[KnownJob]:
+        """Return the jobs that ask for a pool."""
+        return (j for j in list(self.values()) if j.owner.pool == pool)
+
+    def inside(self, namespace: str, reservation: str) -> list[KnownJob]:
+        """Return the jobs that name a reservation."""
+        return list(self._inside.get((namespace, reservation), {}).values())
+
+    def forget(self, uid: str) -> KnownJob | None:
+        """Take in that a job is gone."""
+        known = super().forget(uid)
+        if known is not None:
+            self._leave_reservation(known)
+        return known
+
+    def _add(self, made: KnownJob) -> bool:
+        super()._add(made)
+        self._join_reservation(made)
+        self.on_new(made.uid)
+        return True
+
+    def _make(self, body: Body) -> KnownJob:
+        meta, spec = body["metadata"], body.get("spec") or {}
+        packed, flaw = kept(body)
+        return KnownJob(
+            owner=_owner(body),
+            generation=meta.get("generation", 0),
+            deleting=meta.get("deletionTimestamp") is not None,
+            profile=str(spec.get("profile") or ""),
+            reservation=str(spec.get("reservation") or ""),
+            spec=packed,
+            version=meta.get("resourceVersion", ""),
+            flaw=flaw,
+            epoch=epoch_of(body),
+            created=parse_time(meta["creationTimestamp"]) if "creationTimestamp" in meta else 0.0,
+            settled=settled(body),
+            guest=spec.get("class") == "Guest",
+        )
+
+    def _edit(self, known: KnownJob, body: Body) -> bool:
+        made = self._make(body)
+        self._leave_reservation(known)
+        known.owner, known.generation, known.deleting = made.owner, made.generation, made.deleting
+        known.spec, known.profile, known.flaw = made.spec, made.profile, made.flaw
+        known.reservation, known.settled = made.reservation, made.settled
+        self._join_reservation(known)
+        return True
+
+    def _see_again(self, known: KnownJob, body: Body) -> None:
+        was, known.settled = known.settled, settled(body)
+        if was and not known.settled:
+            self.on_unsettled(known.uid)
+
+    def _join_reservation(self, known: KnownJob) -> None:
+        if known.reservation:
+            self._inside.setdefault((known.namespace, known.reservation), {})[known.uid] = known
+
+    def _leave_reservation(self, known: KnownJob) -> None:
+        if known.reservation:
+            key = known.namespace, known.reservation
+            del self._inside[key][known.uid]
+            if not self._inside[key]:
+                del self._inside[key]
+
+
+def _owner(body: Body) -> Owner:
+    meta, spec = body["metadata"], body.get("spec") or {}
+    units = spec.get("units")
+    return Owner(
+        meta["uid"],
+        sys.intern(meta["namespace"]),
+        meta["name"],
+        sys.intern(str(spec.get("pool"))),
+        units if isinstance(units, int) else 0,
+    )
+
+
+def settled(body: Body) -> str:
+    """Return why a job needs no decision and holds nothing: `ENDED`, or the reason of its answer; else "".
+
+    Its status is a leader's answer to the spec as it stands, and no promise, chunk or processor comes with that answer:
+    it has ended, is refused, or was asked on trial. A status that is not what a leader writes is not settled.
+    """
+    status, meta = body.get("status"), body["metadata"]
+    if not isinstance(status, Mapping) or meta.get("deletionTimestamp") is not None:
+        return ""
+    if ended(body):
+        return ENDED
+    if status.get("promise") or status.get("chunks") or status.get("observedGeneration") != meta.get("generation"):
+        return ""
+    said = conditions_of(status).get("Admitted", {})
+    answer, reason = said.get("status"), said.get("reason")
+    if reason == reasons.POOL_NOT_FOUND and not status.get("finishTime"):
+        return ""  # it waits for its pool, until its deadline
+    if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
+        return sys.intern(reason)
+    return ""
+
+
+def ended(body: Body) -> bool:
+    """Whether a job or reservation has come to its end: nothing of it is written any more.
+
+    A refused job is finished too, but an edit asks again: it has not ended.
+    """
+    status = body.get("status")
+    if not isinstance(status, Mapping) or "finishTime" not in status:
+        return False
+    said = conditions_of(status)
+    return "Completed" in said or "Failed" in said or said.get("Admitted", {}).get("status") != "False"

@@ -1,0 +1,72 @@
+"""What is known of pools."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from punctual.control.cost_estimation import ClassSpeed
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.api.resources import POOLS
+from punctual.kube.known.store import Body, Described, InTerm, NamedStore
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+
+
+@dataclass(slots=True, kw_only=True)
+class PoolInTerm(InTerm):
+    """What a term has read or decided about a pool."""
+
+    in_force: api.PoolSelectors
+    """Which nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
+    tested yet."""
+    spec: PoolSpec | None = None
+    """The whole spec in force, once its Pool has said it."""
+    unstamped: bool = False
+    """Its status could not be stamped: it is not led until it can."""
+    record: PoolRecord | None = None
+    """What an earlier leader has left, until the pool is started."""
+    classes: Mapping[str, ClassSpeed] = field(default_factory=dict)
+    """How the classes of its nodes compare."""
+
+
+@dataclass(slots=True)
+class KnownPool(Described):
+    """A pool as it is now."""
+
+    metadata: api.Metadata
+    spec: api.PoolSpec
+    finalizers: tuple[str, ...]
+    deleting: bool
+    term: PoolInTerm
+
+    def forget_term(self) -> None:
+        """Forget what a term has read or decided."""
+        self.term = PoolInTerm(in_force=self.spec)
+
+
+class Pools(NamedStore[KnownPool]):
+    """All pools that can be read. ``on_unreadable`` is called with kind, name and reason for each other one."""
+
+    replaces = True
+
+    def __init__(self, see_epoch: Callable[[int], None], on_unreadable: Callable[[str, str, str], None]) -> None:
+        super().__init__(POOLS, see_epoch)
+        self._on_unreadable = on_unreadable
+
+    def _make(self, body: Body) -> KnownPool | None:
+        try:
+            pool = api.parse_asked(api.Pool, body)
+        except UserError as error:
+            self._on_unreadable("Pool", body["metadata"]["name"], error.message)
+            return None
+        meta, term = pool.metadata, PoolInTerm(in_force=pool.spec)
+        return KnownPool(meta, pool.spec, tuple(meta.finalizers), meta.deletion_timestamp is not None, term)
+
+    def _edit(self, known: KnownPool, body: Body) -> bool:
+        self._see_again(known, body)
+        if (made := self._make(body)) is None:
+            return False
+        known.metadata, known.spec, known.deleting = made.metadata, made.spec, made.deleting
+        return True
+
+    def _see_again(self, known: KnownPool, body: Body) -> None:
+        known.finalizers = tuple(body["metadata"].get("finalizers") or ())

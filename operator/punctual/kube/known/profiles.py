@@ -1,0 +1,49 @@
+"""What is known of profiles. What they have learned is in `punctual.kube.learning.profiles`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.api.resources import PROFILES
+from punctual.kube.known.store import Body, Described, InTerm, NamedStore
+
+
+@dataclass(slots=True)
+class KnownProfile(Described):
+    """A profile as it is now."""
+
+    metadata: api.Metadata
+    spec: api.ProfileSpec
+    deleting: bool
+    term: InTerm = field(default_factory=InTerm)
+
+    def forget_term(self) -> None:
+        """Forget what a term has read or decided."""
+        self.term = InTerm()
+
+
+class Profiles(NamedStore[KnownProfile]):
+    """All profiles that can be read. ``on_unreadable`` is called with kind, name and reason for each other one."""
+
+    replaces = True
+
+    def __init__(self, see_epoch: Callable[[int], None], on_unreadable: Callable[[str, str, str], None]) -> None:
+        super().__init__(PROFILES, see_epoch)
+        self._on_unreadable = on_unreadable
+
+    def _make(self, body: Body) -> KnownProfile | None:
+        try:
+            profile = api.parse_asked(api.Profile, body)
+        except UserError as error:
+            meta = body["metadata"]
+            self._on_unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
+            return None
+        return KnownProfile(profile.metadata, profile.spec, profile.metadata.deletion_timestamp is not None)
+
+    def _edit(self, known: KnownProfile, body: Body) -> bool:
+        if (made := self._make(body)) is None:
+            return False
+        same = known.spec == made.spec  # no cost has changed
+        known.metadata, known.spec, known.deleting = made.metadata, made.spec, made.deleting
+        return not same

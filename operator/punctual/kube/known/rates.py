@@ -1,0 +1,55 @@
+"""What is known of target rates."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.api.resources import TARGET_RATES
+from punctual.kube.known.store import Body, Described, InTerm, Store
+from punctual.rates.model import UNRECORDED, Record
+
+
+@dataclass(slots=True)
+class RateInTerm(InTerm):
+    """What a term has read or decided about a TargetRate."""
+
+    record: Record = UNRECORDED
+    """What an earlier leader has left in its status."""
+
+
+@dataclass(slots=True)
+class KnownRate(Described):
+    """A TargetRate as it is now."""
+
+    metadata: api.Metadata
+    spec: api.TargetRateSpec | None
+    """None: it cannot be read; ``flaw`` tells why."""
+    flaw: str
+    deleting: bool
+    term: RateInTerm = field(default_factory=RateInTerm)
+
+    def forget_term(self) -> None:
+        """Forget what a term has read or decided."""
+        self.term = RateInTerm()
+
+
+class Rates(Store[KnownRate]):
+    """All target rates."""
+
+    def __init__(self, see_epoch: Callable[[int], None]) -> None:
+        super().__init__(TARGET_RATES, see_epoch)
+
+    def _make(self, body: Body) -> KnownRate:
+        meta = api.parse_metadata(body)
+        spec, flaw = None, ""
+        try:
+            spec = api.parse_asked(api.TargetRate, body).spec
+        except UserError as error:
+            flaw = error.message
+        return KnownRate(meta, spec, flaw, meta.deletion_timestamp is not None)
+
+    def _edit(self, known: KnownRate, body: Body) -> bool:
+        made = self._make(body)
+        known.metadata, known.spec, known.flaw, known.deleting = made.metadata, made.spec, made.flaw, made.deleting
+        return True

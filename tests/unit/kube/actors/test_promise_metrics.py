@@ -1,0 +1,202 @@
+"""What is counted about promises: kept, broken, failed by the job's own fault, and how long answers and starts took."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import punctual
+from punctual import reasons
+from punctual.kube.actors.promise_metrics import PromiseMetrics
+from punctual.kube.known.jobs import JobInTerm
+from punctual.kube.metrics import Metrics
+from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
+from punctual.scheduling.model.pool_spec import MissCount, PoolRecord
+
+YES = Verdict("True", reasons.FEASIBLE, "")
+STATISTICAL = Verdict("True", reasons.ADMITTED_STATISTICALLY, "")
+PROMISED = JobRecord(admitted=YES, promise=Promise(100.0, 80.0, 10.0, 2, 5.0))
+TENANT = "main", "ns"
+BUILD = {("operator_build_info", punctual.__version__)}
+DONE = Verdict("True", reasons.COMPLETED, "")
+LATE = Verdict("True", reasons.DEADLINE_MISSED, "")
+
+
+ON_TRACK = Verdict("True", reasons.ON_TRACK, "")
+
+
+def off_track(reason):
+    return Verdict("False", reason, "")
+
+
+def failed(reason):
+    return {"failed_condition": Verdict("True", reason, ""), "on_track": off_track(reason)}
+
+
+class Ledger:
+    """Counts the records of one job, one after the other."""
+
+    def __init__(self):
+        self.now, self.metrics = 10.0, Metrics()
+        self.counts = PromiseMetrics(self.metrics, lambda: self.now)
+        self.known = SimpleNamespace(
+            owner=SimpleNamespace(uid="j", pool="main", namespace="ns"),
+            term=JobInTerm(job=SimpleNamespace(deadline=60.0)),
+        )
+
+    def records(self, *records):
+        for record in records:
+            self.counts.job(self.known, record)
+            self.known.term.record = record
+        return self
+
+    def samples(self):
+        """Return what is not 0, without what all histograms share."""
+        return {
+            (sample.name.removeprefix("punctual_"), *sample.labels.values()): sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.value and sample.name.startswith("punctual_") and "le" not in sample.labels
+        }
+
+    def buckets(self, name):
+        """Return (upper bound, count up to it) of a histogram."""
+        samples = (s for f in self.metrics.registry.collect() for s in f.samples)
+        return [(s.labels["le"], s.value) for s in samples if s.name == f"punctual_{name}_bucket"]
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "counted"),
+    [
+        ("in time", {"completed_condition": DONE, "finished": 90.0}, ("promises_kept_total", *TENANT)),
+        (
+            "late as nodes were lost",
+            {"completed_condition": LATE, "finished": 130.0, "on_track": off_track(reasons.CAPACITY_LOST)},
+            ("deadline_misses_total", *TENANT, "CapacityLost"),
+        ),
+        (
+            "late although it was never told so",
+            {"completed_condition": LATE, "finished": 130.0, "on_track": Verdict("True", reasons.ON_TRACK, "")},
+            ("deadline_misses_total", *TENANT, "Late"),
+        ),
+        ("stopped", {**failed(reasons.OVERRUN), "finished": 50.0}, ("deadline_misses_total", *TENANT, "Overrun")),
+        ("program", {**failed(reasons.CHUNK_FAILED), "finished": 9.0}, ("jobs_failed_total", *TENANT, "ChunkFailed")),
+        ("input", {**failed(reasons.INPUT_CHANGED), "finished": 9.0}, ("jobs_failed_total", *TENANT, "InputChanged")),
+    ],
+)  # fmt: skip
+def test_an_end_is_counted_once_for_what_caused_it(how, end, counted):
+    ledger = Ledger().records(PROMISED, PROMISED._replace(**end), PROMISED._replace(**end))
+    found = {key: value for key, value in ledger.samples().items() if key[0].endswith("_total")}
+    assert found.pop(("admission_decisions_total", "main", "True", "Feasible")) == 1
+    assert found == {counted: 1.0}, how
+
+
+@pytest.mark.parametrize(
+    ("finished", "below", "used"), [(90.0, "10.0", 0.0), (95.0, "10.0", 0.5), (99.0, "2.0", 0.9), (110.0, "-10.0", 2.0)]
+)
+def test_slack_and_the_margin_used_are_those_of_completed_jobs(finished, below, used):
+    verdict = DONE if finished <= 100.0 else LATE
+    ledger = Ledger().records(PROMISED, PROMISED._replace(completed_condition=verdict, finished=finished))
+    found, buckets = ledger.samples(), ledger.buckets("finish_slack_seconds")
+    assert next(bound for bound, count in buckets if count) == below
+    assert found.get(("margin_used_ratio_sum", "main"), 0.0) == pytest.approx(used)
+    assert found["margin_used_ratio_count", "main"] == 1
+
+
+def test_a_failed_job_has_no_slack():
+    found = Ledger().records(PROMISED, PROMISED._replace(**failed(reasons.CHUNK_FAILED), finished=50.0)).samples()
+    assert not [key for key in found if key[0].startswith(("finish_slack", "margin_used"))]
+
+
+def test_statistical_admission_is_counted_apart():
+    admitted = PROMISED._replace(admitted=STATISTICAL)
+    kept = Ledger().records(admitted, admitted._replace(completed_condition=DONE, finished=90.0)).samples()
+    assert kept["statistical_kept_total", *TENANT] == 1
+    late = admitted._replace(completed_condition=LATE, finished=130.0, on_track=off_track(reasons.LATE))
+    assert Ledger().records(admitted, late).samples()["statistical_misses_total", *TENANT, "Late"] == 1
+    assert not [key for key in kept if key[0].startswith(("promises_kept", "deadline", "finish_slack"))]
+
+
+def test_an_answer_takes_from_when_the_job_was_first_seen_until_it_is_written():
+    ledger = Ledger()
+    ledger.counts.seen("j")
+    ledger.now = 10.5
+    ledger.counts.seen("j")  # an edit
+    ledger.records(PROMISED)
+    ledger.now = 10.75
+    ledger.counts.written("j")
+    ledger.counts.written("j")
+    assert ledger.samples()["admission_duration_seconds_sum",] == pytest.approx(0.75)
+    assert ledger.samples()["admission_duration_seconds_count",] == 1
+    # a later answer to a job that was edited long before is not its first
+    ledger.counts.seen("j")
+    ledger.now = 5000.0
+    ledger.records(PROMISED._replace(admitted=Verdict("False", reasons.SUSPENDED, "")))
+    ledger.counts.written("j")
+    assert ledger.samples()["admission_duration_seconds_count",] == 1
+
+
+def test_the_first_chunk_takes_from_the_promise_until_it_runs():
+    ledger = Ledger().records(PROMISED)
+    ledger.now = 40.0
+    ledger.records(PROMISED._replace(started=25.0), PROMISED._replace(started=25.0, done=3))
+    assert ledger.samples()["first_chunk_seconds_sum", "main"] == 15.0
+    assert ledger.samples()["first_chunk_seconds_count", "main"] == 1
+
+
+def test_an_offer_is_later_than_what_was_requested():
+    no = JobRecord(admitted=Verdict("False", reasons.INFEASIBLE_CAPACITY, ""))
+    offer = Offer(earliest_deadline=50.0, valid_until=30.0, largest_load=4)
+    found = Ledger().records(no, no._replace(offer=offer), no._replace(offer=offer)).samples()
+    assert found["offer_lateness_seconds_sum", "main"] == 20.0
+    assert found["offer_lateness_seconds_count", "main"] == 1
+
+
+def test_open_promises_that_are_forecast_late_are_counted():
+    ledger = Ledger()
+    jobs = [
+        SimpleNamespace(
+            owner=SimpleNamespace(units=10), term=JobInTerm(record=PROMISED._replace(eta=eta, on_track=track, done=5))
+        )
+        for eta, track in (
+            (90.0, ON_TRACK),
+            (101.0, off_track(reasons.LATE)),
+            (130.0, off_track(reasons.OVERRUN)),
+            (99.0, off_track(reasons.CAPACITY_LOST)),
+            (None, ON_TRACK),
+        )
+    ]
+    ledger.counts.promises("main", jobs)
+    found = ledger.samples()
+    assert (found["promises_open", "main"], found["promises_late", "main"]) == (5, 4)
+    assert found["slack_seconds", "main"] == -30.0
+    assert found["progress_ratio", "main"] == 0.5
+
+
+def test_a_job_taken_over_at_its_end_is_not_counted_again():
+    ledger = Ledger()
+    ended = PROMISED._replace(completed_condition=DONE, finished=90.0)
+    ledger.known.term.record = ended
+    assert not ledger.records(ended).samples().keys() - BUILD
+
+
+def test_the_bound_of_a_pool_is_shown():
+    ledger = Ledger()
+    ledger.counts.pool("main", PoolRecord(miss=MissCount(bound=0.75, ratio=0.1), processors=4))
+    found = ledger.samples()
+    assert (found["utilization_bound", "main"], found["miss_ratio", "main"], found["processors", "main"]) == (
+        0.75,
+        0.1,
+        4,
+    )
+    ledger.counts.pool("main", PoolRecord())
+    assert not ledger.samples().keys() - BUILD
+
+
+def test_statistically_admitted_jobs_are_no_open_promises():
+    ledger = Ledger()
+    promised = PROMISED._replace(admitted=STATISTICAL, eta=7.0)
+    job = SimpleNamespace(owner=SimpleNamespace(units=10), term=JobInTerm(record=promised))
+    ledger.counts.promises("main", [job])
+    found = ledger.samples()
+    assert found["statistical_open", "main"] == 1
+    assert ("promises_open", "main") not in found

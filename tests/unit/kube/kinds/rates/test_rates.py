@@ -1,0 +1,301 @@
+"""The target rates of a term: what is told when, and when agents may release what they do not hear of."""
+
+import asyncio
+import contextlib
+
+import pytest
+import yaml
+from term_tools import make_tools
+
+from punctual import wire
+from punctual.kube import api
+from punctual.kube.api.resources import POOLS, TARGET_RATES
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.kinds.rates.prometheus import Answer
+from punctual.kube.kinds.rates.rates import Rates
+from punctual.kube.leader.kinds import Kinds
+from punctual.rates.model import Count
+
+CREATED = "2030-01-01T00:00:00Z"
+
+
+class Late:
+    """Reads a TargetRate at once; ``those`` were read."""
+
+    def __init__(self):
+        self.those = []
+
+    async def read(self, kind, known):
+        self.those.append(known.uid)
+        known.term.read, known.term.reading = True, False
+        return True
+
+
+class Log:
+    """A writer and a recorder that keep what they are given."""
+
+    def __init__(self):
+        self.statuses, self.events, self.forgotten = {}, [], []
+
+    async def caught_up(self):
+        pass
+
+    def submit(self, key, operation):
+        self.statuses[key.name] = {c["type"]: c["reason"] for c in operation.body["status"]["conditions"]}
+
+    def forget(self, key):
+        self.forgotten.append(key.name)
+
+    def emit(self, about, kind, reason, note):
+        self.events.append(reason)
+
+
+class Scripted:
+    """A Prometheus that answers when it is told to. ``asked``: (query, namespace, pods, answer) of each query."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def count(self, query, namespace, pods):
+        self.asked.append((query, namespace, pods, asyncio.get_running_loop().create_future()))
+        return await self.asked[-1][-1]
+
+    def answer(self, *counts, flaw=""):
+        self.asked[-1][-1].set_result(Answer(counts, flaw))
+
+
+class Stage:
+    def __init__(self):
+        self.caches = Caches(None)
+        self.log = Log()
+        self.tasks = []
+        self.leads = True
+        self.now = 0.0
+        self.prometheus = Scripted()
+        tools = make_tools(self.log, lambda: self.now, caches=self.caches, monotonic=lambda: self.now)
+        self.set_points = tools.set_points
+        self.rates = Rates(tools, self.prometheus, self.spawn)
+        self.late = Late()
+        self.kinds = Kinds(self.late, self.log, leads=lambda: self.leads, spawn=self.spawn)
+        self.kinds.order([self.rates])
+        self.caches.listener = self
+        nodes, self.pods, *_ = self.caches.informers
+        room = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+        ready = [{"type": "Ready", "status": "True"}]
+        meta = {"name": "n0", "uid": "n0", "labels": {"pool": "main"}}
+        nodes._told({"metadata": meta, "status": {"allocatable": room, "conditions": ready}})
+        self.observe_pool()
+
+    def observe_pool(self):
+        body = {
+            "apiVersion": api.API_VERSION,
+            "kind": "Pool",
+            "metadata": {"name": "main", "uid": "main", "generation": 1, "creationTimestamp": CREATED},
+            "spec": {"nodeSelector": {"matchLabels": {"pool": "main"}}, "processor": {"cpu": "1", "memory": "1Gi"}},
+        }
+        self.caches.observe("pools", None, body)
+
+    def __getattr__(self, name):  # what else the caches tell
+        return lambda *_, **__: None
+
+    def signal(self, signal):
+        self.kinds.signal(*signal)
+
+    def spawn(self, work):
+        self.tasks.append(asyncio.ensure_future(work))
+        return self.tasks[-1]
+
+    def rate(self, *, read=True, **spec):
+        body = yaml.safe_load(api.TargetRate.EXAMPLE)
+        body["metadata"] |= {"uid": "u", "generation": 1, "creationTimestamp": CREATED}
+        body["spec"] |= {"maxRate": "2/s", **spec}
+        if read:
+            self.caches.directory.rates.observe(body).term.read = True
+            return self.caches.directory.rates["u"]
+        return self.caches.directory.rates.observe(body)
+
+    def pod(self, name):
+        resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
+        meta = {"name": name, "namespace": "default", "uid": name, "labels": {"app": "solver"}}
+        spec = {"nodeName": "n0", "containers": [{"name": "main", "resources": resources}]}
+        return {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
+
+    async def turn(self):
+        """Let the control step, and the agents be told."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self.kinds.tick()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def held(self):
+        answer = self.set_points.answer("n0", now=0.0, epoch=3, pods={})
+        return {p.uid for p in answer.pods}, answer.applications_complete
+
+
+@pytest.fixture
+async def stage():
+    made = Stage()
+    yield made
+    for task in made.tasks:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_without_any_rate_agents_may_release_all_once_the_control_has_begun(stage):
+    assert stage.held() == (set(), False)
+    stage.kinds.tick()
+    assert stage.held() == (set(), False)
+    stage.kinds.begin()
+    await stage.turn()
+    assert stage.held() == (set(), True)
+
+
+async def test_pods_are_held_from_the_first_step_on_and_as_they_come_and_go(stage):
+    stage.rate()
+    stage.pods._told(stage.pod("p"))
+    stage.kinds.begin()
+    await stage.turn()
+    assert stage.held() == ({"p"}, True)
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "Settling"}
+    assert stage.log.events == ["Feasible"]
+    stage.pods._told(stage.pod("q"))
+    await stage.turn()
+    assert stage.held() == ({"p", "q"}, True)
+    stage.pods._tell_deleted(stage.pod("p"))
+    await stage.turn()
+    assert stage.held() == ({"q"}, True)
+
+
+async def test_a_rate_is_read_before_anything_is_decided_about_it(stage):
+    stage.kinds.begin()
+    await stage.turn()
+    stage.pods._told(stage.pod("p"))
+    stage.kinds.changed(TARGET_RATES, stage.rate(read=False))
+    assert stage.held() == (set(), True)
+    await stage.turn()
+    assert stage.late.those == ["u"]
+    assert stage.held() == ({"p"}, True)
+
+
+async def test_nothing_is_released_while_a_rate_is_left_alone(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    known.term.left_alone = True
+    stage.kinds.begin()
+    await stage.turn()
+    assert stage.held() == (set(), False)
+    stage.kinds.changed(TARGET_RATES, known)
+    await stage.turn()
+    assert stage.held() == ({"p"}, True), "an edit tries again"
+
+
+async def test_a_rate_that_goes_lets_its_pods_go(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    stage.kinds.begin()
+    await stage.turn()
+    stage.caches.directory.rates.forget("u")
+    stage.kinds.gone(TARGET_RATES, known)
+    await stage.turn()
+    assert stage.held() == (set(), True)
+    assert stage.log.forgotten == ["u"]
+
+
+async def test_a_pool_that_goes_lets_the_pods_go_and_its_return_holds_them(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.rate()
+    stage.kinds.begin()
+    await stage.turn()
+    stage.caches.forget(POOLS, stage.caches.directory.pools.named("main").uid)
+    stage.kinds.signal("pool", "main")
+    await stage.turn()
+    assert stage.held() == (set(), True)
+    assert stage.log.statuses["u"] == {"Admitted": "PoolNotFound"}
+    stage.observe_pool()
+    stage.kinds.signal("pool", "main")
+    await stage.turn()
+    assert stage.held() == ({"p"}, True)
+
+
+async def test_reports_reach_the_control(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.rate()
+    stage.kinds.begin()
+    await stage.turn()
+    for second in range(1, 30):
+        stage.now = float(second)
+        (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+        done = int(2 * point.cap * second)
+        written = second - done / (2 * point.cap)
+        line = wire.PodReport(uid="p", done=done, written=written, cap=point.cap, period=point.period)
+        stage.rates.reported("n0", (line,))
+        await stage.turn()
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
+    assert stage.log.events == ["Feasible", "OnTarget"]
+
+
+async def test_prometheus_is_asked_every_three_seconds_with_one_query_at_a_time(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.pods._told(stage.pod("q") | {"status": {"phase": "Pending"}})
+    known = stage.rate(iterations={"query": "n"})
+    stage.kinds.begin()
+    await stage.turn()
+    assert [asked[:3] for asked in stage.prometheus.asked] == [("n", "default", {"p": "p"})]
+    stage.now = 60.0
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 1, "it has not answered yet"
+    stage.prometheus.answer()
+    await stage.turn()
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 2
+    stage.prometheus.answer()
+    stage.now = 62.9
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 2
+    stage.now = 63.0
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 3
+    stage.kinds.gone(TARGET_RATES, known)
+    stage.prometheus.answer()
+    stage.now = 99.0
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 3
+
+
+async def test_it_is_not_asked_for_rates_with_files_nor_after_the_term(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    stage.kinds.begin()
+    await stage.turn()
+    assert stage.prometheus.asked == []
+    stage.leads = False
+    stage.kinds.changed(TARGET_RATES, known)
+    await stage.turn()
+    assert stage.prometheus.asked == []
+
+
+async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.rate(iterations={"query": "n"}, maxRate="20/s")
+    stage.kinds.begin()
+    await stage.turn()
+    for second in range(1, 60):
+        stage.now = float(second)
+        (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        await stage.turn()
+        if not stage.prometheus.asked[-1][-1].done():
+            stage.prometheus.answer(Count("p", int(20 * point.cap * second), stage.now))
+        await stage.turn()
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
+    for second in range(60, 110):
+        stage.now = float(second)
+        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        await stage.turn()
+        if not stage.prometheus.asked[-1][-1].done():
+            stage.prometheus.answer(flaw="it is away")
+        await stage.turn()
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "NotCounted"}
+    assert stage.log.events[-1] == "NotCounted"
