@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trees import Tree
 
+from edge.link import within
 from edge.loop import Process
 from edge.machines import offered
 from edge.users import IN_SPACE
@@ -94,8 +95,8 @@ class Agent:
         if replica is None:
             raise ExchangeError("unreachable", "the Service selects no pod")
         try:
-            async with asyncio.timeout(TIMEOUT):
-                status, text = await self.world.network.report(self.process, replica, token, question(report).decode())
+            future = self.world.network.report(self.process, replica, token, question(report).decode())
+            status, text = await within(TIMEOUT, future)
         except TimeoutError as error:
             raise ExchangeError("timeout", "no answer") from error
         return understood(report, status, text.encode())
