@@ -187,8 +187,8 @@ class Loop(asyncio.AbstractEventLoop):
         else:
             process = context.get(THREAD, self.home).process
         handle = Handle(callback, args, context, when)
-        at, now = (when - process.epoch) / process.rate, self.now
-        heapq.heappush(self._timers, (at if at > now else now, next(self._order), handle))
+        at = (when - process.epoch) / process.rate
+        heapq.heappush(self._timers, (max(at, self.now), next(self._order), handle))
         return handle
 
     def in_world(self, seconds, callback, *args):

@@ -96,7 +96,7 @@ async def test_a_removal_whose_answer_was_lost_is_undone_when_the_replica_leads_
         await label.settled(1.0)
         pods.loses_answers = 1
         label.show(leading=False)
-        while pods.label is not None:
+        while pods.label is not None:  # noqa: ASYNC110  a few turns of the loop
             await asyncio.sleep(0)
         label.show(leading=True)
         await label.settled(1.0)
