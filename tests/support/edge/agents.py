@@ -1,6 +1,6 @@
 """Agents: the product's own, on folders that look like a node's. The way to the operator is the net's.
 
-Workers write their files when an agent looks, so that what it reads depends on the seed alone.
+Workers write their files when an agent is about to read them, so that what it reads depends on the seed alone.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trees import Tree
 
+from edge.link import within
 from edge.loop import Process
 from edge.machines import offered
 from edge.users import IN_SPACE
@@ -58,7 +59,8 @@ class Agent:
     async def _run(self, token):
         mail, now = _Newest(), time.monotonic()
         metrics = Metrics()
-        self._core = Core(
+        self._core = _Core(
+            self._folders,
             node=self.node,
             hierarchy=self._folders.tree.hierarchy(clock=time.monotonic),
             pods_root=str(self._folders.tree.pods),
@@ -72,9 +74,7 @@ class Agent:
         rounds = Rounds(self._core, mail.put, metrics, now + self.world.random.random())
         exchange = asyncio.create_task(self._exchange(token, mail, rounds))
         while not exchange.done():
-            self._folders.work()
             following = rounds.look(time.monotonic())
-            self._folders.obeyed()
             await asyncio.sleep(max(following - time.monotonic(), TICK))
         exchange.result()
 
@@ -95,11 +95,25 @@ class Agent:
         if replica is None:
             raise ExchangeError("unreachable", "the Service selects no pod")
         try:
-            async with asyncio.timeout(TIMEOUT):
-                status, text = await self.world.network.report(self.process, replica, token, question(report).decode())
+            future = self.world.network.report(self.process, replica, token, question(report).decode())
+            status, text = await within(TIMEOUT, future)
         except TimeoutError as error:
             raise ExchangeError("timeout", "no answer") from error
         return understood(report, status, text.encode())
+
+
+class _Core(Core):
+    """The product's agent. Workers write before a tick: only a tick reads their files, a glance does not."""
+
+    def __init__(self, folders, **more):
+        super().__init__(**more)
+        self._folders = folders
+
+    def tick(self, now):
+        self._folders.work()
+        report = super().tick(now)
+        self._folders.obeyed()
+        return report
 
 
 class _Newest:
@@ -127,6 +141,7 @@ class Folders:
         self.tree = Tree(folder, version="v2", driver="cgroupfs")
         (self.tree.root / "cpuset.cpus.effective").write_text(f"0-{int(world.plan.nodes[node]) - 1}\n")
         self._written = {}  # files with their values, by uid
+        self._held = False  # whether users' own pods were there at the last look
 
     def work(self):
         """Let workers write what they have done. One that sees its offer answers it."""
@@ -139,7 +154,9 @@ class Folders:
             if end != before:
                 self._world.machines.kick()
             there[body["metadata"]["uid"]] = {"progress": (done, now), "end": (end, now)}
-        for uid, app in self._world.applications.on(self._node, now).items():
+        applications = self._world.applications.on(self._node, now)
+        self._held = bool(applications)
+        for uid, app in applications.items():
             there[uid] = {"progress": (int(app.count), now - app.since_last())}
             if uid not in self._written:
                 self.tree.pod(uid, containers=1)
@@ -152,19 +169,20 @@ class Folders:
 
     def _write(self, uid, files):
         before = self._written.get(uid)
-        folder = self.tree.pods / uid / VOLUME
         if before is None:
-            folder.mkdir(parents=True)
+            (self.tree.pods / uid / VOLUME).mkdir(parents=True)
             before = self._written[uid] = {}
         for name, (value, at) in files.items():
             if value is not None and value != before.get(name):
                 before[name] = value
-                path = folder / name
+                path = self.tree.pods / uid / VOLUME / name
                 path.write_text(str(value))
                 os.utime(path, (at, at))
 
     def obeyed(self):
         """Note the limits that users' own pods have now."""
+        if not self._held:
+            return
         now = BEGIN + self._world.loop.now
         wanted = f"{IN_SPACE}/targetrates/solver" in self._world.server.store.objects
         for uid, app in self._world.applications.on(self._node, now).items():

@@ -4,6 +4,7 @@ A request is delivered although its sender dies meanwhile: the way is the world'
 """
 
 import asyncio
+import collections
 import hashlib
 
 import orjson
@@ -140,6 +141,20 @@ def _fail(future, error):
         future.set_exception(error)
 
 
+async def within(seconds, future):
+    """Return what a future brings. Raises TimeoutError if it brings nothing in so many seconds; None: it may take any.
+
+    It costs less than `asyncio.timeout`, which cancels the task: the loop does little else than wait.
+    """
+    if seconds is None:
+        return await future
+    timer = asyncio.get_running_loop().call_later(seconds, _fail, future, TimeoutError())
+    try:
+        return await future
+    finally:
+        timer.cancel()
+
+
 class Body:
     """The body of a complete answer."""
 
@@ -158,7 +173,8 @@ class Stream:
 
     def __init__(self, network, process, watching):
         self._net, self.process, self._what = network, process, watching
-        self._lines = asyncio.Queue()
+        self._lines = collections.deque()
+        self._there = None  # a future: a line has arrived
         self._due = 0.0
         self._kept = []  # what TCP will send again
         self._ahead = []  # what its server's watch cache does not have yet
@@ -233,7 +249,9 @@ class Stream:
                 net.later(RESENT, self._resend)
             self._kept.append(line)
             return
-        self._lines.put_nowait(line)
+        self._lines.append(line)
+        if self._there is not None:
+            _give(self._there, None)
 
     def _resend(self):
         kept, self._kept = self._kept, []
@@ -260,9 +278,10 @@ class Stream:
     async def iter_any(self):
         """Yield what arrives. No byte for `silence` seconds is an error."""
         while True:
-            async with asyncio.timeout(self.silence):
-                line = await self._lines.get()
-            if not line:
+            if not self._lines:
+                self._there = self._net.loop.create_future()
+                await within(self.silence, self._there)
+            if not (line := self._lines.popleft()):
                 return
             yield line
 
@@ -294,8 +313,7 @@ class Session:
 
     async def request(self, method, url, *, params, data, headers, timeout, **_):  # noqa: ASYNC109
         future = self._net.request(self._process, method, url, params, headers, data)
-        async with asyncio.timeout(timeout.total or timeout.sock_connect):
-            response = await future
+        response = await within(timeout.total or timeout.sock_connect, future)
         if isinstance(response.content, Stream):
             response.content.silence = timeout.sock_read
         return response

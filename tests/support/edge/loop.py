@@ -171,8 +171,9 @@ class Loop(asyncio.AbstractEventLoop):
         return process.epoch + process.rate * self.now
 
     def call_soon(self, callback, *args, context=None):
-        handle = Handle(callback, args, context or contextvars.copy_context())
-        self._add(handle)
+        context = context or contextvars.copy_context()
+        handle = Handle(callback, args, context)
+        self._add(handle, context.get(THREAD, self.home))
         return handle
 
     call_soon_threadsafe = call_soon
@@ -237,8 +238,10 @@ class Loop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         try:
             task = self.create_task(main)
-            while self._turn() and not task.done():
+            self._turn()
+            while not task.done():
                 self._advance()
+                self._turn()
             return task.result()
         finally:
             self._running = False
@@ -246,8 +249,7 @@ class Loop(asyncio.AbstractEventLoop):
 
     # turning
 
-    def _add(self, handle):
-        thread = handle.context.get(THREAD, self.home)
+    def _add(self, handle, thread):
         if not thread.ready:
             self._threads.append(thread)
             process = thread.process
@@ -256,24 +258,24 @@ class Loop(asyncio.AbstractEventLoop):
         thread.ready.append(handle)
 
     def _turn(self):
-        """Run the callbacks of this moment, one after the other. Returns True."""
+        """Run the callbacks of this moment, one after the other."""
         count, threads, draw = 0, self._threads, self.random.random
         while able := self._able() if self._hindered else threads:
             thread = able[0] if len(able) == 1 else able[int(draw() * len(able))]
-            handle = thread.ready.popleft()
-            if not thread.ready:
+            ready = thread.ready
+            handle = ready.popleft()
+            if not ready:
                 threads.remove(thread)
-            if handle.callback is None:
+            if (callback := handle.callback) is None:
                 continue
             count += 1
             if count > BURST:
-                raise Endless(f"at {self.now:.3f}: {handle.callback}")
-            if thread.process.slow:
-                thread.busy = self.now + thread.process.slow
+                raise Endless(f"at {self.now:.3f}: {callback}")
+            if slow := thread.process.slow:
+                thread.busy = self.now + slow
             self.current = thread
-            handle.context.run(handle.callback, *handle.args)
+            handle.context.run(callback, *handle.args)
         self.current = self.home
-        return True
 
     def _able(self):
         """Return the threads that may run now."""
@@ -285,17 +287,17 @@ class Loop(asyncio.AbstractEventLoop):
 
     def _advance(self):
         """Go to the next moment."""
-        timers = self._timers
+        timers, pop = self._timers, heapq.heappop
         while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
+            pop(timers)
         at = timers[0][0] if timers else math.inf
         for thread in self._threads:  # all that may run have run: the others are frozen, or busy until later
             if not thread.process.frozen:
                 at = min(at, thread.busy)
         if at == math.inf:
             raise Stuck(f"nothing left to do at {self.now:.3f}")
-        self.now = max(self.now, at)
-        while timers and timers[0][0] <= self.now:
-            handle = heapq.heappop(timers)[2]
+        now = self.now = max(self.now, at)
+        while timers and timers[0][0] <= now:
+            handle = pop(timers)[2]
             if handle.callback is not None:
-                self._add(handle)
+                self._add(handle, handle.context.get(THREAD, self.home))

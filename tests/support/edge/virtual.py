@@ -20,7 +20,10 @@ _monotonic, _time, _running = time.monotonic, time.time, asyncio._get_running_lo
 def monotonic():
     """Return the monotonic clock of the process that runs."""
     loop = _running()
-    return loop.time() if isinstance(loop, Loop) else _monotonic()
+    if not isinstance(loop, Loop):
+        return _monotonic()
+    process = loop.current.process
+    return process.epoch + process.rate * loop.now
 
 
 def wall():

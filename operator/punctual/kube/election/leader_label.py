@@ -30,7 +30,8 @@ class LeaderLabel:
         self._client = client
         self._path = PODS.path(namespace=namespace, name=pod) if pod else None
         self._leading = False
-        self._shown: bool | None = None  # not known: an earlier process of this pod may have led
+        self._shown: bool | None = None
+        """Whether the pod has the label. None: not known, as an earlier process of this pod may have led."""
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
         self._changed.set()
@@ -58,6 +59,7 @@ class LeaderLabel:
             self._changed.clear()
             while self._shown is not self._leading:
                 leading = self._leading
+                self._shown = None  # the answer may be lost after the write
                 try:
                     value = "true" if leading else None
                     await self._client.patch_merge(self._path, {"metadata": {"labels": {LEADER: value}}})

@@ -13,6 +13,7 @@ class Pods:
     def __init__(self):
         self.label = "true"  # left by an earlier process
         self.unreachable = 0
+        self.loses_answers = 0
         self.tried = 0
         self.called = asyncio.Event()
 
@@ -25,6 +26,9 @@ class Pods:
             self.unreachable -= 1
             raise Unreachable("no answer", retry_after=0.01)
         self.label = body["metadata"]["labels"][LEADER]
+        if self.loses_answers > 0:
+            self.loses_answers -= 1
+            raise Unreachable("no answer", retry_after=0.01)
 
 
 @pytest.fixture
@@ -84,3 +88,17 @@ async def test_outside_a_cluster_there_is_nothing_to_write(pods):
         label.show(leading=True)
         await label.settled(1.0)
         assert pods.tried == 0
+
+
+async def test_a_removal_whose_answer_was_lost_is_undone_when_the_replica_leads_again(pods):
+    async with running(pods) as label:
+        label.show(leading=True)
+        await label.settled(1.0)
+        pods.loses_answers = 1
+        label.show(leading=False)
+        while pods.label is not None:  # noqa: ASYNC110  a few turns of the loop
+            await asyncio.sleep(0)
+        label.show(leading=True)
+        await label.settled(1.0)
+        await asyncio.sleep(0.05)
+        assert pods.label == "true", "the Service selects no replica, so no agent can report"
