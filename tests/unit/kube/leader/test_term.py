@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from edge.kinds import BY_RESOURCE
-from term_world import NODE, World
+from term_world import NODE, Replica, World
 
 from punctual import errors
 from punctual.control.response import Response
@@ -21,6 +21,8 @@ from punctual.kube.leader import jobs, pools, term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.takeover import fencing
 from punctual.kube.writes import writer
+from punctual.kube.writes.keys import PoolKey
+from punctual.kube.writes.operations import PutStatus, perform
 from punctual.scheduling.model.actions import Measured, StoreResult
 
 
@@ -257,6 +259,30 @@ async def test_a_job_that_is_edited_while_it_is_stamped_is_not_taken_for_gone(wo
     assert not edited
     assert world.status(job)["epoch"] == 2
     assert world.status(job)["promise"] == promise
+
+
+@pytest.mark.parametrize(("seen", "edits"), [(True, 2), (False, 1)])
+async def test_a_status_is_written_at_once_although_a_few_edits_come_between(world, monkeypatch, seen, edits):
+    pool = world.pool["metadata"]
+    body = {**world.pool, "metadata": {"name": "main", "uid": pool["uid"]}, "status": {"epoch": 1}}
+    put = PutStatus(world.path(world.pool), body, version=pool["resourceVersion"] if seen else "")
+    left = edits + 1
+
+    async def meets_an_edit(verb, *_):
+        nonlocal left
+        if verb == "put" and left:
+            left -= 1
+            world.server.put("Pool", "main", spec=world.pool["spec"], labels={"at": str(world.server.store.version)})
+
+    monkeypatch.setattr(world.server, "meet", meets_an_edit)
+    client = Replica(world.server).client
+    with pytest.raises(errors.Conflict):  # the next try waits
+        await perform(client, PoolKey(pool["uid"]), put)
+    left = edits
+    world.server.conflicts.clear()
+    await perform(client, PoolKey(pool["uid"]), put)
+    assert len(world.server.conflicts) == edits
+    assert world.status(world.pool) == {"epoch": 1}
 
 
 async def test_a_pool_whose_status_finds_no_object_is_gone(world):
