@@ -1,29 +1,31 @@
-"""A leader's term, and an API server of dictionaries that it runs against."""
+"""A leader's term, and the API server's model of `edge` that it reaches through the real client."""
 
 import asyncio
 import contextlib
-import copy
-from types import SimpleNamespace
+import time
+
+import orjson
+from edge.apiserver import APPLY, JSON_PATCH, Answer, ApiServer, Refused
+from edge.kinds import BY_RESOURCE, kind_of
+from edge.kinds import KINDS as SERVED
+from edge.link import Body, Response
 
 from punctual import errors
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.api.resources import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
+from punctual.kube.api.resources import PODS, Resource
 from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.client import ApiClient, _object
 from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
-from punctual.kube.known.store import HIGHEST, metadata_of
+from punctual.kube.known.store import metadata_of
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics
 
-API = "punctual.dev/v1alpha1"
-KINDS = {
-    "DivisibleJob": JOBS,
-    "Pool": POOLS,
-    "Profile": PROFILES,
-    "Reservation": RESERVATIONS,
-    "TargetRate": TARGET_RATES,
-}
+KINDS = {kind.kind: Resource(kind.version, kind.plural) for kind in SERVED if kind.model}
+POD = BY_RESOURCE["v1", "pods"]
+VERBS = {APPLY: "apply", JSON_PATCH: "patch by steps"}
+CODES = {errors.Invalid: 422, errors.Forbidden: 403, errors.Conflict: 409, errors.Busy: 503}
 NODE = {
     "metadata": {"name": "n1", "uid": "n1", "labels": {"pool": "main"}},
     "spec": {},
@@ -34,152 +36,150 @@ NODE = {
 }
 
 
-class Server:
-    """Objects by path, and what was applied to statuses. ``broken[path, verb]`` is raised, ``gates`` hold lists."""
+def path_of(body):
+    """Return the path of an object of ours, or of a pod."""
+    meta = body["metadata"]
+    return KINDS.get(body["kind"], PODS).path(namespace=meta.get("namespace", ""), name=meta["name"])
 
-    def __init__(self):
+
+class Server(ApiServer):
+    """The API server's model, and what clients have asked of it.
+
+    ``broken[path, verb]`` is what a request meets, ``gates`` hold the answers to lists.
+    """
+
+    def __init__(self, now=time.time):
+        super().__init__(now)
         self.clock = ServerClock()
-        self.objects = {}
+        self.objects = self.store.objects
         self.written = []  # (path, status)
         self.conflicts = []  # paths of statuses that were to be written over another version than the stored one
-        self.stamped = []  # paths of what was patched
+        self.stamped = []  # paths of statuses that were patched
         self.events = []
         self.notes = {}  # the newest by object
         self.pods = []  # as they were created
-        self.deleted = []  # (name, uid) of pods
+        self.deleted = []  # (name, uid) as it was asked for
         self.broken = {}
         self.gates = {}
-        self.selects = True  # by the fields that the CRD makes selectable; an older one does not
         self.sent = []  # names of jobs in lists
-        self._count = 0
+        for name in ("default", "ns"):
+            self.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+
+    def ask(self, method, path, body=None):
+        """Do what a user asks for; return the answer."""
+        answer = self.answer(method, path, {}, {}, orjson.dumps(body or {}))
+        assert answer.code < 300, answer.body
+        return orjson.loads(answer.body)
 
     def put(self, kind, name, namespace="", *, spec, status=None, **meta):
         """Make or edit an object; return it."""
         path = KINDS[kind].path(namespace=namespace, name=name)
-        old = self.objects.get(path)
-        self._count += 1
-        self.objects[path] = {
-            "apiVersion": API,
-            "kind": kind,
-            "metadata": {
-                "name": name,
-                "uid": old["metadata"]["uid"] if old else f"{name}-{self._count}",
-                "generation": old["metadata"]["generation"] + 1 if old else 1,
-                "creationTimestamp": format_time(int(self.clock.now())),
-                "resourceVersion": str(self._count),
-                **({"namespace": namespace} if namespace else {}),
-                **meta,
-            },
-            "spec": spec,
-            **({"status": status or old["status"]} if status or (old and "status" in old) else {}),
-        }
-        return copy.deepcopy(self.objects[path])
+        if there := self.objects.get(path):
+            made = self.ask("PUT", path, {**there, "metadata": {**there["metadata"], **meta}, "spec": spec})
+        else:
+            made = self.ask("POST", path.rpartition("/")[0], {"metadata": {"name": name, **meta}, "spec": spec})
+        return self.ask("PUT", f"{path}/status", {**made, "status": status}) if status else made
 
-    def _there(self, path, verb):
+    def of(self, *kinds):
+        """Return the objects of these kinds, by path."""
+        return {path: body for path, body in self.objects.items() if body["kind"] in kinds}
+
+    @property
+    def living(self):
+        """Pods by path."""
+        return self.of("Pod")
+
+    def be(self, pod, phase, **status):
+        """Let a pod be in a phase on its node, as the kubelet says; return it."""
+        path = path_of(pod)
+        spec = {**self.objects[path]["spec"], "nodeName": "n1"}
+        return self.set(POD, path, spec=spec, status={"phase": phase, **status})
+
+    async def meet(self, verb, path, _):
+        """Let a request, with a deadline in seconds, meet what is on its way. Raises what it meets."""
         if error := self.broken.get((path, verb)):
             raise error
-        if path not in self.objects:
-            raise errors.NotFound(path)
-        return self.objects[path]
 
-    def _fence(self, there, body):
-        if body["status"].get("epoch", HIGHEST) < there.get("status", {}).get("epoch", 0):
-            raise errors.Fenced("epoch must not fall")
-
-    def _stored(self, there):
-        there["metadata"]["resourceVersion"] += "+"  # another one
-        return copy.deepcopy(there)
-
-    async def pages(self, path, *, field_selector="", **_):
+    async def request(self, method, path, *, params, data, headers, timeout, **_):  # noqa: ASYNC109  aiohttp's own
+        """Return the response to a request, as aiohttp's session does."""
         await asyncio.sleep(0)
-        if field_selector and not self.selects:
-            raise errors.Invalid("field label not supported: status.state")
-        unlike = [wanted.removeprefix("status.state!=") for wanted in filter(None, field_selector.split(","))]
-        items = [copy.deepcopy(o) for o in self.objects.values() if KINDS[o["kind"]].path() == path]
-        items = [o for o in items if o.get("status", {}).get("state") not in unlike]
-        if gate := self.gates.get(path):
+        verb = "try" if "dryRun" in (params or {}) else VERBS.get(headers.get("Content-Type"), method.lower())
+        at = path.removesuffix("/status")
+        try:
+            await self.meet(verb, at, timeout.total)
+        except errors.Unreachable as error:
+            raise ConnectionResetError(str(error)) from error
+        except errors.ClusterError as error:
+            refused = Refused(CODES[type(error)], "", str(error), retryAfterSeconds=error.retry_after)
+            answer = Answer(refused.code, refused.status())
+        else:
+            answer = self.answer(method, path, params or {}, headers, data)
+        head = {"Date": self.date()}
+        self._note(verb, at, orjson.loads(data or b"{}"), answer)
+        if gate := method == "GET" and self.gates.get(path):
             await gate.wait()
-        if path == JOBS.path():
-            self.sent += [o["metadata"]["name"] for o in items]
-        yield SimpleNamespace(items=items, rest="")
+        return Response(answer.code, head, Body(answer.body))
 
-    async def first(self, path, *, field_selector=""):
-        await asyncio.sleep(0)
-        if field_selector and not self.selects:
-            raise errors.Invalid("field label not supported: status.state")
-        items = [o for o in self.objects.values() if KINDS[o["kind"]].path() == path]
-        return SimpleNamespace(items=items[:1], left=max(0, len(items) - 1))
+    def _note(self, verb, path, body, answer):
+        name = path.rpartition("/")[2]
+        match verb, name:
+            case "put", _ if answer.code == 409:
+                self.conflicts.append(path)
+            case _ if answer.code >= 300:
+                pass
+            case "put", _:
+                self.written.append((path, body["status"]))
+            case "patch", _ if "status" in body:
+                self.stamped.append(path)
+            case "delete", _:
+                self.deleted.append((name, body.get("preconditions", {}).get("uid", "")))
+            case "post", "pods":
+                self.pods.append(orjson.loads(answer.body))
+            case "post", "events":
+                self.events.append((body["regarding"]["name"], body["reason"]))
+                self.notes[body["regarding"]["name"]] = body["note"]
+            case "get", "divisiblejobs":
+                found = orjson.loads(answer.body)
+                if found["kind"] == "DivisibleJobList":
+                    self.sent += [item["metadata"]["name"] for item in found["items"]]
 
-    async def get(self, path):
-        await asyncio.sleep(0)
-        return copy.deepcopy(self._there(path, "get"))
 
-    async def create(self, path, body, *, dry_run=False, **_):
-        await asyncio.sleep(0)
-        if dry_run and (error := self.broken.get((path, "try"))):
-            raise error
-        if path.endswith("/events"):
-            self.events.append((body["regarding"]["name"], body["reason"]))
-            self.notes[body["regarding"]["name"]] = body["note"]
-        elif path.endswith("/pods") and not dry_run:
-            self.pods.append(body)
-        return {**body, "metadata": {"uid": "made", **body["metadata"]}}
+class Client(ApiClient):
+    """The product's client on a session that needs no credentials."""
 
-    async def delete(self, path, *, uid="", **_):
-        await asyncio.sleep(0)
-        self.deleted.append((path.rpartition("/")[2], uid))
+    def __init__(self, session, clock):
+        super().__init__(clock=clock)
+        self._session = session
+
+    async def _authorization(self, *, renew):
         return {}
-
-    async def patch_merge(self, path, patch, **_):
-        await asyncio.sleep(0)
-        there = self._there(path, "patch")
-        self._fence(there, patch)
-        self.stamped.append(path)
-        there["status"] = {**there.get("status", {}), **patch["status"]}
-        return self._stored(there)
-
-    async def patch_json(self, path, *_, **__):
-        await asyncio.sleep(0)
-        return {}
-
-    async def metadata(self, path):
-        return (await self.get(path))["metadata"]
-
-    async def put_status(self, path, body, **_):
-        await asyncio.sleep(0)
-        there = self._there(path, "put")
-        self._fence(there, body)
-        if body["metadata"].get("resourceVersion", "") not in {"", there["metadata"]["resourceVersion"]}:
-            self.conflicts.append(path)
-            raise errors.Conflict("the object has been modified")
-        self.written.append((path, body["status"]))
-        there["status"] = body["status"]
-        return self._stored(there)
-
-    async def apply(self, path, *_, **__):
-        await asyncio.sleep(0)
-        return self._there(path, "apply")
 
 
 class Replica:
     """Caches as kopf and the informers keep them, and a term on them when it leads."""
 
-    def __init__(self, server):
+    def __init__(self, server, session=None):
         self.server = server
-        self.caches = Caches(server)
+        self.client = Client(session or server, server.clock)
+        self.caches = Caches(self.client)
         self.caches._on_node_change("ADDED", "n1", project_node(NODE))
-        for body in copy.deepcopy(list(server.objects.values())):
+        for body in self._there():
             self.observe(None, body)
         self.task = None
 
+    def _there(self):
+        """Return our objects, as they are read."""
+        return _object("", orjson.dumps({"items": list(self.server.of(*KINDS).values())}))["items"]
+
     def catch_up(self):
         """Let its watches say all that has changed meanwhile."""
-        there = {body["metadata"]["uid"] for body in self.server.objects.values()}
+        there = self._there()
+        uids = {body["metadata"]["uid"] for body in there}
         for kind, resource in KINDS.items():
             for uid, known in dict(self.caches.directory.of(resource.plural)).items():
-                if uid not in there:
+                if uid not in uids:
                     self.observe("DELETED", {"kind": kind, "metadata": metadata_of(known)})
-        for body in copy.deepcopy(list(self.server.objects.values())):
+        for body in there:
             self.observe("MODIFIED", body)
 
     def observe(self, change, body):
@@ -191,8 +191,8 @@ class Replica:
     def lead(self, epoch, **more):
         self.term = Term(
             epoch,
-            client=self.server,
-            trials=self.server,
+            client=self.client,
+            trials=self.client,
             caches=self.caches,
             metrics=Metrics(),
             set_points=SetPointStore(),
@@ -215,6 +215,8 @@ class World:
 
     ``returning``: the next leader is the replica that led before. It has seen all that was changed since.
     """
+
+    path = staticmethod(path_of)
 
     def __init__(self, server=None, *, returning=False):
         self.server = server or Server()
@@ -241,9 +243,10 @@ class World:
 
     def job(self, name, **spec):
         template = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
-        standard = {"pool": "main", "units": 100, "deadline": "10m", "template": template}
+        standard = {"pool": "main", "units": 100, "template": template}
+        due = {} if spec.get("class") == "Guest" else {"deadline": "10m"}
         cost = {} if "profile" in spec else {"cost": {"perUnit": "100ms", "startup": "1s"}}
-        return self.server.put("DivisibleJob", name, "ns", spec={**standard, **cost, **spec})
+        return self.server.put("DivisibleJob", name, "ns", spec={**standard, **due, **cost, **spec})
 
     def profile(self, chi):
         return self.server.put("Profile", "fast", "ns", spec={"perUnit": chi, "startup": "1s"})
@@ -258,12 +261,21 @@ class World:
         standard = {"pool": "main", "selector": {"matchLabels": {"app": name}}, "rate": "40%", "maxRate": "8/min"}
         return self.server.put("TargetRate", name, "ns", spec={**standard, **spec})
 
-    def path(self, body):
-        meta = body["metadata"]
-        return KINDS[body["kind"]].path(namespace=meta.get("namespace", ""), name=meta["name"])
-
     def status(self, body):
         return self.server.objects[self.path(body)].get("status") or {}
+
+    def say(self, body, **status):
+        """Change parts of an object's status, as a leader of any epoch may; None removes one."""
+        made = {name: part for name, part in {**self.status(body), **status}.items() if part is not None}
+        self.server.ask("PUT", f"{self.path(body)}/status", {**self.server.objects[self.path(body)], "status": made})
+
+    def found(self, body, **parts):
+        """Let an object be what an older schema may have stored: nothing is checked. Return it."""
+        return self.server.set(kind_of(self.path(body)), self.path(body), **parts)
+
+    def remove(self, body):
+        """Delete an object for good."""
+        self.server.drop(kind_of(self.path(body)), self.path(body))
 
     def admitted(self, body):
         """Return the reason of its answer, None before that."""
@@ -284,18 +296,18 @@ class World:
         first.lead(1)
         await self.until(lambda: all(self.status(b).get("chunks") for b in bodies))
         await self.until(lambda: len(self.server.pods) >= sum(len(self.status(b)["chunks"]) for b in bodies))
-        await first.end()
-        self.replace(first)
-        self.server.written.clear()
-        self.server.stamped.clear()
+        await self._gone(first)
 
     async def settled(self, *bodies):
         """Let a first leader answer these without a promise, and go."""
         first = self.replica()
         first.lead(1)
         await self.until(lambda: all(self.admitted(b) for b in bodies))
-        await first.end()
-        self.replace(first)
+        await self._gone(first)
+
+    async def _gone(self, replica):
+        await replica.end()
+        self.replace(replica)
         self.server.written.clear()
         self.server.stamped.clear()
 
@@ -306,10 +318,8 @@ class World:
 
     def end(self, body):
         """Say in its status that a job has ended."""
-        done = {"type": "Completed", "status": "True", "reason": "Completed", "message": ""}
-        since = {"lastTransitionTime": format_time(int(self.server.clock.now()))}
-        status = self.status(body)
-        del status["promise"], status["chunks"]
-        status["completed"] = [{"begin": 0, "end": 100}]
-        status |= {"state": "Completed", "finishTime": since["lastTransitionTime"]}
-        status["conditions"].append({**done, **since})
+        now = format_time(int(self.server.clock.now()))
+        done = {"type": "Completed", "status": "True", "reason": "Completed", "message": "", "lastTransitionTime": now}
+        conditions = [*self.status(body)["conditions"], done]
+        ended = {"state": "Completed", "finishTime": now, "completed": [{"begin": 0, "end": 100}]}
+        self.say(body, promise=None, chunks=None, conditions=conditions, **ended)

@@ -119,15 +119,27 @@ def _shaped(part, value, path, unknown):
 
 
 def validate(kind, body, before):
-    """Check the rules of one of Punctual's kinds. Raises Invalid."""
+    """Check the rules of one of Punctual's kinds. Raises Invalid. What is wrong already and is not touched may stay."""
     try:
         kind.model.model_validate(body)
     except ValidationError as error:
-        raise Invalid(*((".".join(map(str, e["loc"])), e["msg"]) for e in error.errors())) from None
+        new = [one for one in error.errors() if before is None or not _stays(one["loc"], before, body)]
+        if new:
+            raise Invalid(*((".".join(map(str, one["loc"])), one["msg"]) for one in new)) from None
     if before is not None:
         broken = [rule for rule in kind.model.RULES if rule.holds is None and not _keeps(rule, before, body)]
         if broken:
             raise Invalid(*((rule.field, rule.message) for rule in broken))
+
+
+def _stays(loc, old, new):
+    """Return whether there is a value at a place, and is the one that was there before."""
+    try:
+        for name in loc:
+            old, new = old[name], new[name]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return old == new
 
 
 def _keeps(rule, old, new):

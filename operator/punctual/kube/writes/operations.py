@@ -213,8 +213,10 @@ async def perform(client: ApiClient, key: Key, operation: Operation, *, version:
     return Outcome(key, operation, "done", body=body)
 
 
-async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> Json:
+async def _put_status(client: ApiClient, operation: PutStatus, version: str, *, again: bool = True) -> Json:
     """Write the status of this object over the version that was seen. A PUT of another one fails.
+
+    ``again``: another write may have come between a read and the PUT, as the leader's own of a finalizer does.
 
     A field that the schema does not know is an error: otherwise a promise would be written in part.
     """
@@ -232,10 +234,10 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> 
         deadline = PATIENCE if operation.slow else None
         return await client.put_status(operation.path, body, field_manager=FIELD_MANAGER, deadline=deadline)
     except errors.Conflict:
-        if not known:
+        if not known and not (uid and again):
             raise
     # the object was edited since: read it again at once
-    return await _put_status(client, replace(operation, version=""), "")
+    return await _put_status(client, replace(operation, version=""), "", again=known)
 
 
 async def _write(  # noqa: PLR0911  one arm for each kind

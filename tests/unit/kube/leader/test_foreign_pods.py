@@ -1,15 +1,11 @@
 """What pods take of a pool's nodes: none hides what it requests, whatever it claims, and none counts twice."""
 
-import copy
-
 import pytest
 from term_world import World
 
 from punctual import errors
 from punctual.kube.api.resources import PODS
-from punctual.kube.cluster.chunk_pods import see_pod
 from punctual.kube.cluster.pods import chunk_pod, owner_reference
-from punctual.kube.format.duration import format_time
 from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -25,8 +21,8 @@ async def world():
         await replica.end()
 
 
-def claiming(job, kind, cpu, *, pool="main", attempt=77, **meta):
-    """Return a bound pod as its job's owner could make it: named and labelled like a chunk's."""
+def claiming(world, job, kind, cpu, *, pool="main", attempt=77, phase="Running"):
+    """Make a bound pod as its job's owner can: named and labelled like a chunk's."""
     about = job["metadata"]
     owner = Owner(about["uid"], about["namespace"], about["name"], pool, 100)
     chunk = Chunk(begin=0, end=9, origin=9, node="n1", attempt=attempt, created=0.0, promised_end=9.0, kind=kind)
@@ -34,22 +30,17 @@ def claiming(job, kind, cpu, *, pool="main", attempt=77, **meta):
     made = chunk_pod(owner, chunk, template, processor=PROCESSOR, epoch=1)
     made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
     assert made["metadata"]["ownerReferences"] == [owner_reference(owner)]
-    return bound(made, "forged", **meta)
-
-
-def bound(pod, uid, cpu="", **meta):
-    made = copy.deepcopy(pod)
-    made["metadata"] |= {"uid": uid, "creationTimestamp": format_time(0), "resourceVersion": "1", **meta}
-    made["spec"]["nodeName"] = "n1"
-    made["status"] = {"phase": "Running"}
-    if cpu:
-        made["spec"]["containers"].append({"name": "injected", "resources": {"requests": {"cpu": cpu}}})
-    return made
+    made = world.server.ask("POST", PODS.path(namespace="ns"), made)
+    return world.server.be(made, phase) if phase == "Running" else made
 
 
 def gone(leader, body):
-    key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-    leader.caches._on_pod_change("DELETED", key, see_pod(body, "default"))
+    leader.caches.informers[1]._tell_deleted(body)
+
+
+def ends(world, pod):
+    """Return whether a pod is the one that was ended."""
+    return world.server.deleted == [(pod["metadata"]["name"], pod["metadata"]["uid"])]
 
 
 def counts(world):
@@ -72,7 +63,6 @@ async def test_a_pod_that_claims_to_be_a_chunk_takes_what_it_requests(world, wha
     kind, pool = "Guest", "main"
     if what == "guest":
         job = world.job("own", **{"class": "Guest"})
-        world.server.objects[world.path(job)]["spec"].pop("deadline")
     elif what == "no pool":
         kind, pool = "Chunk", "other"
         job = world.job("own", pool="other")
@@ -89,7 +79,7 @@ async def test_a_pod_that_claims_to_be_a_chunk_takes_what_it_requests(world, wha
     await world.until(lambda: counts(world) == (4, 4))
     await before.end()
     leader = world.replica() if when == "before the term" else before
-    pod = claiming(job, kind, "3", pool=pool)
+    pod = claiming(world, job, kind, "3", pool=pool)
     if when == "before the term":
         leader.see_pod(pod)
     leader.lead(2)
@@ -98,7 +88,7 @@ async def test_a_pod_that_claims_to_be_a_chunk_takes_what_it_requests(world, wha
         leader.see_pod(pod)
     await world.until(lambda: counts(world) == (1, 1))
     if what == "guest":
-        await world.until(lambda: ("forged") in [uid for _, uid in world.server.deleted])
+        await world.until(lambda: pod["metadata"]["uid"] in [uid for _, uid in world.server.deleted])
     gone(leader, pod)
     await world.until(lambda: counts(world) == (4, 4))
 
@@ -107,10 +97,10 @@ async def test_a_pod_that_claims_to_be_a_chunk_takes_what_it_requests(world, wha
 async def test_a_claimed_chunk_of_a_running_job_takes_what_it_requests_until_it_is_ended(world, cpu, found):
     job = world.job("own", suspend=True)
     leader = await lead(world, job)
-    pod = claiming(job, "Chunk", cpu)
+    pod = claiming(world, job, "Chunk", cpu)
     leader.see_pod(pod)
     await world.until(lambda: counts(world) == found)
-    await world.until(lambda: world.server.deleted == [(pod["metadata"]["name"], "forged")])
+    await world.until(lambda: ends(world, pod))
     gone(leader, pod)
     await world.until(lambda: counts(world) == (4, 4))
 
@@ -118,11 +108,9 @@ async def test_a_claimed_chunk_of_a_running_job_takes_what_it_requests_until_it_
 async def test_a_claimed_chunk_that_is_bound_nowhere_takes_nothing(world):
     job = world.job("own", suspend=True)
     leader = await lead(world, job)
-    pod = claiming(job, "Chunk", "400")
-    del pod["spec"]["nodeName"]
-    pod["status"] = {"phase": "Pending"}
+    pod = claiming(world, job, "Chunk", "400", phase="Pending")
     leader.see_pod(pod)
-    await world.until(lambda: world.server.deleted == [(pod["metadata"]["name"], "forged")])
+    await world.until(lambda: ends(world, pod))
     assert counts(world) == (4, 4)
 
 
@@ -131,7 +119,9 @@ async def test_a_chunks_pod_that_turns_out_larger_takes_what_it_requests_and_a_n
     leader = await lead(world, job)
     await world.until(lambda: world.server.pods)
     await world.until(lambda: counts(world) == (4, 3))
-    pod = bound(world.server.pods[0], "own-pod", cpu="1500m")
+    pod = world.server.be(world.server.pods[0], "Running")
+    injected = {"name": "injected", "resources": {"requests": {"cpu": "1500m"}}}
+    pod = world.found(pod, spec={**pod["spec"], "containers": [*pod["spec"]["containers"], injected]})
     leader.see_pod(pod)
     await world.until(lambda: counts(world) == (2, 1))
     await leader.end()
@@ -146,13 +136,13 @@ async def test_a_pod_that_outlives_its_job_is_counted_once(world):
     job = world.job("own", processors={"max": 1})
     leader = await lead(world, job)
     await world.until(lambda: world.server.pods)
-    pod = bound(world.server.pods[0], "own-pod")
+    pod = world.server.be(world.server.pods[0], "Running")
     leader.see_pod(pod)
     leader.observe("DELETED", job)
     await world.until(lambda: world.server.deleted)
     await world.until(lambda: counts(world) == (4, 3))
     await leader.end()
-    del world.server.objects[world.path(job)]
+    world.remove(job)
     again = world.replica()
     again.see_pod(pod)
     again.lead(2)
@@ -162,13 +152,12 @@ async def test_a_pod_that_outlives_its_job_is_counted_once(world):
 
 async def test_pods_of_a_guest_job_that_is_gone_are_ended(world):
     job = world.job("own", **{"class": "Guest"})
-    world.server.objects[world.path(job)]["spec"].pop("deadline")
     leader = await lead(world, job)
-    pod = claiming(job, "Guest", "0")
+    pod = claiming(world, job, "Guest", "0")
     leader.caches.pods.expect(
         leader.caches.directory.jobs[job["metadata"]["uid"]].owner, [f"ns/{pod['metadata']['name']}"]
     )
     leader.observe("DELETED", job)
     leader.see_pod(pod)
-    await world.until(lambda: world.server.deleted == [(pod["metadata"]["name"], "forged")])
+    await world.until(lambda: ends(world, pod))
     assert counts(world) == (4, 4)

@@ -136,8 +136,9 @@ async def busy(world):
     leader.observe("ADDED", going)
     await world.until(lambda: any("going" in pod["metadata"]["name"] for pod in server.pods))
     leader.observe("DELETED", going)
+    world.remove(going)
+    await world.until(lambda: not any("going" in path for path in server.living))
     leader.deaf = False
-    server.remove(world.path(going))
     await quiet(world, leader)
     return leader
 

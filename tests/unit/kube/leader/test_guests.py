@@ -1,7 +1,6 @@
 """Guest jobs in a leader's term: their pods, what agents are told, takeovers, decisions."""
 
 import asyncio
-import copy
 import json
 
 import pytest
@@ -9,7 +8,6 @@ from term_world import World
 
 from punctual import errors, wire
 from punctual.kube.api.resources import PODS
-from punctual.kube.cluster.chunk_pods import see_pod
 from punctual.kube.cluster.pods import STEP
 from punctual.kube.format.duration import format_time, parse_time
 
@@ -25,10 +23,7 @@ async def world():
 
 
 def guest(world, name, **spec):
-    body = world.job(name, **{"class": "Guest", "cost": {"perUnit": "10s"}, "units": 100, **spec})
-    del body["spec"]["deadline"]
-    world.server.objects[world.path(body)]["spec"].pop("deadline")
-    return body
+    return world.job(name, **{"class": "Guest", "cost": {"perUnit": "10s"}, **spec})
 
 
 def report(leader, *pods, hosts=None, **host):
@@ -36,16 +31,6 @@ def report(leader, *pods, hosts=None, **host):
     hosts = wire.Hosts(cores=4.0) if hosts is None else hosts
     said = wire.NodeReport(**{"hosts": hosts, "guest_priority": "weight", **host})
     leader.term.reported_host("n1", said, pods)
-
-
-def started(pod, n, *, phase="Running", **more):
-    """Return a pod that the server was asked for as its kubelet says it is."""
-    body = copy.deepcopy(pod)
-    meta = {"uid": f"pod-{n}", "creationTimestamp": format_time(0), "resourceVersion": "1"}
-    body["metadata"] |= meta
-    body["spec"]["nodeName"] = "n1"
-    body["status"] = {"phase": phase, **more}
-    return body
 
 
 async def lent(world, **spec):
@@ -56,10 +41,14 @@ async def lent(world, **spec):
     await world.until(lambda: leader.term.leads)
     report(leader)
     await world.until(lambda: len(world.server.pods) == 4)
-    for n, pod in enumerate(world.server.pods):
-        leader.see_pod(started(pod, n))
+    for pod in world.server.pods:
+        leader.see_pod(world.server.be(pod, "Running"))
     await world.until(lambda: len(set_points(leader)) == 4)
     return leader, job
+
+
+def uids(pods):
+    return [pod["metadata"]["uid"] for pod in pods]
 
 
 def set_points(leader):
@@ -85,9 +74,9 @@ async def test_agents_are_told_which_pods_are_guests_until_they_are_gone(world):
     leader, _ = await lent(world)
     told = set_points(leader)
     assert {(p.cap, p.rest_cap, p.guest) for p in told.values()} == {(0.01, 0.01, wire.Guest(weight=100))}
-    gone = started(world.server.pods[0], 0)
-    leader.caches._on_pod_change("DELETED", f"ns/{gone['metadata']['name']}", see_pod(gone, "default"))
-    await world.until(lambda: set_points(leader).keys() == {"pod-1", "pod-2", "pod-3"})
+    gone, *left = world.server.pods
+    leader.caches.informers[1]._tell_deleted(gone)
+    await world.until(lambda: set_points(leader).keys() == set(uids(left)))
 
 
 @pytest.mark.parametrize(
@@ -116,9 +105,9 @@ async def test_a_guest_takes_no_processor_from_promises(world):
     assert world.status(world.pool)["processors"] == 4
 
 
-def edit_pool(world, **spec):
-    """Edit the pool before there is a leader."""
-    world.pool = world.server.put("Pool", "main", spec={**world.pool["spec"], **spec})
+def edit_pool(world, *, finalizers=(), **spec):
+    """Edit the pool unseen."""
+    world.pool = world.server.put("Pool", "main", spec={**world.pool["spec"], **spec}, finalizers=finalizers)
 
 
 def pods_of(world, kind):
@@ -133,8 +122,8 @@ async def guests_run(world, leader, many):
         return len(pods_of(world, "Guest")) == many
 
     await world.until(made)
-    for n, pod in enumerate(pods_of(world, "Guest")):
-        leader.see_pod(started(pod, n))
+    for pod in pods_of(world, "Guest"):
+        leader.see_pod(world.server.be(pod, "Running"))
     await world.until(lambda: len([one for one in set_points(leader).values() if one.guest]) == many)
 
 
@@ -160,9 +149,9 @@ async def test_guests_run_on_the_processors_of_promised_chunks_that_wait_for_the
     leader = world.replica()
     leader.lead(1)
     await world.until(lambda: len(pods_of(world, "Chunk")) == 4)
-    for n, pod in enumerate(pods_of(world, "Chunk")):
+    for pod in pods_of(world, "Chunk"):
         assert [step["name"] for step in pod["spec"]["initContainers"]] == [STEP]
-        leader.see_pod(started(pod, f"chunk-{n}", phase="Pending"))
+        leader.see_pod(world.server.be(pod, "Pending"))
     turns = [parse_time(chunk["inputTime"]) for chunk in world.status(promised)["chunks"]]
     assert len(set(turns)) == 4  # one after the other
     leader.observe("ADDED", guest(world, "filler"))
@@ -175,8 +164,8 @@ async def test_a_new_leader_goes_on_with_the_pods_that_there_are(world):
     await leader.end()
     world.replicas.remove(leader)
     new = world.replica()
-    for n, pod in enumerate(world.server.pods):
-        new.see_pod(started(pod, n))
+    for pod in world.server.living.values():
+        new.see_pod(pod)
     new.lead(2)
     await world.until(lambda: world.status(job)["epoch"] == 2)
     report(new)
@@ -188,7 +177,7 @@ async def test_a_new_leader_goes_on_with_the_pods_that_there_are(world):
 async def test_a_decision_is_told_on_its_pod(world):
     leader, _ = await lent(world, restart="Resume")
     busy = wire.Hosts(cores=4.0, used=3.6, busy=True, age=1.0, mean=3.6)
-    pods = [wire.PodReport(uid=f"pod-{n}", done=1, cpu_seconds=1.0) for n in range(4)]
+    pods = [wire.PodReport(uid=uid, done=1, cpu_seconds=1.0) for uid in uids(world.server.pods)]
     report(leader, *pods, hosts=busy)
     names = {pod["metadata"]["name"] for pod in world.server.pods}
     await world.until(lambda: {(name, "GuestStays") for name in names} <= set(world.server.events))
@@ -197,7 +186,7 @@ async def test_a_decision_is_told_on_its_pod(world):
 
 async def test_a_decision_tells_how_long_the_node_was_busy_before(world):
     leader, _ = await lent(world, restart="Resume")
-    pods = [wire.PodReport(uid=f"pod-{n}", done=1, cpu_seconds=1.0) for n in range(4)]
+    pods = [wire.PodReport(uid=uid, done=1, cpu_seconds=1.0) for uid in uids(world.server.pods)]
     busy = [wire.Hosts(cores=4.0, used=used, busy=True, age=age, mean=used) for age, used in ((130.0, 2.0), (1.0, 3.6))]
     report(leader, hosts=busy[0])
     report(leader)
@@ -235,14 +224,7 @@ async def test_a_refused_pod_of_a_guest_is_tried_again_later_and_the_job_stays(w
     leader.lead(1)
     await world.until(lambda: world.admitted(job))
     path = PODS.path(namespace="ns")
-    real = world.server.create
-
-    async def refuses(to, body, *, dry_run=False, **more):
-        if to == path and not dry_run:
-            raise errors.Forbidden("exceeded quota")
-        return await real(to, body, dry_run=dry_run, **more)
-
-    world.server.create = refuses
+    world.server.broken[path, "post"] = errors.Forbidden("exceeded quota")
     report(leader)
     await world.until(lambda: world.status(job).get("tried") and not world.status(job).get("chunks"))
     assert world.admitted(job) == "Guest"
@@ -262,13 +244,14 @@ async def test_a_guest_job_without_its_pool_waits_for_it_and_goes_when_it_is_del
 
 async def test_a_pool_that_is_being_deleted_does_not_wait_for_its_guests(world):
     leader, job = await lent(world)
-    leader.observe("MODIFIED", world.server.put("Pool", "main", spec=world.pool["spec"], deletionTimestamp=STAMP))
+    edit_pool(world, finalizers=["somebodys/own"])
+    leader.observe("MODIFIED", world.server.ask("DELETE", world.path(world.pool)))
     await world.until(lambda: world.admitted(job) == "PoolDeleted")
-    report(leader, *(wire.PodReport(uid=f"pod-{n}", done=1, end=2) for n in range(4)))
-    for n, pod in enumerate(world.server.pods):
+    report(leader, *(wire.PodReport(uid=uid, done=1, end=2) for uid in uids(world.server.pods)))
+    for pod in world.server.pods:
         ended = [{"name": "main", "state": {"terminated": {"exitCode": 0, "finishedAt": STAMP}}}]
-        leader.see_pod(started(pod, n, phase="Succeeded", containerStatuses=ended))
-    report(leader, *(wire.PodReport(uid=f"pod-{n}", done=2, end=2, over=True) for n in range(4)))
+        leader.see_pod(world.server.be(pod, "Succeeded", containerStatuses=ended))
+    report(leader, *(wire.PodReport(uid=uid, done=2, end=2, over=True) for uid in uids(world.server.pods)))
     await world.until(lambda: not world.status(job).get("chunks"))
     report(leader)
     assert len(world.server.pods) == 4

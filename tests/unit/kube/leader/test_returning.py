@@ -1,10 +1,10 @@
 """A replica that leads, is frozen while another leads, and leads again: its second term is that of a new process."""
 
-import copy
 from typing import ClassVar
 
 import pytest
 from returning import LiveWorld, ended, quiet
+from term_world import KINDS
 
 from punctual.kube.format.duration import format_time
 from punctual.kube.kinds.reservations import reservations as controller
@@ -80,32 +80,24 @@ class Scene:
 
     def edit(self, body, **spec):
         """Edit an object."""
-        meta = body["metadata"]
-        there = self.world.server.objects[self.world.path(body)]["spec"]
-        return self.world.server.put(
-            body["kind"], meta["name"], meta.get("namespace", ""), spec=copy.deepcopy(there) | spec
-        )
+        return self._put(body, self.world.server.objects[self.world.path(body)]["spec"] | spec)
 
     def again(self, body, **spec):
         """Delete an object, and create another under its name."""
-        path = self.world.path(body)
-        there = self.world.server.objects[path]["spec"]
-        self.world.server.remove(path)
-        return self.edit_new(body, there | spec)
+        there = self.world.server.objects[self.world.path(body)]["spec"]
+        self.world.remove(body)
+        return self._put(body, there | spec)
 
-    def edit_new(self, body, spec):
+    def _put(self, body, spec):
         meta = body["metadata"]
-        return self.world.server.put(body["kind"], meta["name"], meta.get("namespace", ""), spec=copy.deepcopy(spec))
-
-    def remove(self, body):
-        self.world.server.remove(self.world.path(body))
+        return self.world.server.put(body["kind"], meta["name"], meta.get("namespace", ""), spec=spec)
 
     async def work(self, *, fails=False):
         """Let all pods that are there run and end."""
         for pod in list(self.world.server.living.values()):
             if pod["status"]["phase"] == "Pending":
                 self.world.server.run(pod)
-            if pod["status"]["phase"] == "Running":
+            if pod["status"]["phase"] in {"Pending", "Running"}:
                 (self.world.server.fail if fails else self.world.server.succeed)(pod)
         await quiet(self.world, self.second)
 
@@ -202,7 +194,7 @@ class JobIsDeleted(Scene):
         self.job = self.world.job("job")
 
     async def meanwhile(self):
-        self.remove(self.job)
+        self.world.remove(self.job)
         await self.told()
 
 
@@ -230,8 +222,10 @@ class JobMoves(Scene):
         self.world.server.put("Pool", "other", spec=self.world.pool["spec"])
 
     async def meanwhile(self):
-        self.edit(self.job, pool="other")
+        self.edit(self.job, suspend=True)
         await self.told()
+        self.edit(self.job, pool="other", suspend=False)
+        await quiet(self.world, self.second)
 
 
 class Guests(Scene):
@@ -323,7 +317,7 @@ class PoolIsDeleted(Scene):
         self.job = self.world.job("job", deadline="2s")
 
     async def meanwhile(self):
-        self.remove(self.world.pool)
+        self.world.remove(self.world.pool)
         await self.told()
         assert self.world.admitted(self.job) == "PoolNotFound"
 
@@ -371,7 +365,7 @@ class WindowIsDeleted(Window):
     more: ClassVar = {"processors": 4}
 
     async def meanwhile(self):
-        self.remove(self.window)
+        self.world.remove(self.window)
         await self.told()
 
 
@@ -447,7 +441,7 @@ async def three_terms(scene, kind):
         await third.term.retire(within=10)
         events, earlier = world.server.events[said:], world.server.events[:said]
         return {
-            "statuses": {path: body.get("status") for path, body in world.server.objects.items()},
+            "statuses": {path: body.get("status") for path, body in world.server.of(*KINDS).items()},
             "created": sorted(pod["metadata"]["name"] for pod in world.server.pods[made:]),
             "deleted": sorted(world.server.deleted[gone:]),
             "events": sorted(events),

@@ -1,10 +1,12 @@
-"""A leader's term against an API server of dictionaries: what goes on around it while it takes over, and after."""
+"""A leader's term against the API server's model: what goes on around it while it takes over, and after."""
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import pytest
-from term_world import NODE, World
+from edge.kinds import BY_RESOURCE
+from term_world import NODE, Replica, World
 
 from punctual import errors
 from punctual.control.response import Response
@@ -20,6 +22,8 @@ from punctual.kube.leader import term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.takeover import fencing
 from punctual.kube.writes import writer
+from punctual.kube.writes.keys import PoolKey
+from punctual.kube.writes.operations import PutStatus, perform
 from punctual.scheduling.model.actions import Measured, StoreResult
 
 
@@ -94,7 +98,7 @@ async def test_a_promised_job_that_the_list_lacks_is_taken_over_when_a_watch_tel
     job = world.job("late")
     await world.promised(job)
     there = world.server.objects.pop(world.path(job))
-    before = dict(there["status"])
+    before = there["status"]
     new = world.replica()
     new.lead(2)
     other = world.job("other")
@@ -126,23 +130,16 @@ async def test_the_first_status_of_a_job_that_is_read_late_is_written_over_its_s
 async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
     job = world.job("going")
     await world.promised(job)
-    del world.server.objects[world.path(job)]["status"]["progress"]  # so that the new leader has something to write
+    world.say(job, progress=None)  # so that the new leader has something to write
     new = world.replica()
     world.server.broken[world.path(job), "put"] = errors.Unreachable("no answer", retry_after=0.01)
     new.lead(2)
     await world.until(lambda: new.term.depth)
-    del world.server.objects[world.path(job)]
+    world.remove(job)
     new.observe("DELETED", job)
     other = world.job("other")
     new.observe("ADDED", other)
     await world.until(lambda: world.admitted(other) == "Feasible")
-
-
-def body_of(created, **meta):
-    """Return a pod that was created as a watch tells of it."""
-    body = copy.deepcopy(created)
-    body["metadata"] |= {"creationTimestamp": format_time(0), "resourceVersion": "1", "uid": "its-pod", **meta}
-    return {**body, "status": {"phase": "Pending"}}
 
 
 async def test_a_pod_that_is_seen_only_when_its_job_is_gone_is_ended(world):
@@ -150,10 +147,15 @@ async def test_a_pod_that_is_seen_only_when_its_job_is_gone_is_ended(world):
     leader = world.replica()
     leader.lead(1)
     (created,) = await world.until(lambda: world.server.pods)
-    del world.server.objects[world.path(job)]
+    world.remove(job)
     leader.observe("DELETED", job)
-    leader.caches.informers[1]._told(body_of(created))
-    await world.until(lambda: world.server.deleted == [(created["metadata"]["name"], "its-pod")])
+    leader.see_pod(created)
+    await world.until(lambda: world.server.deleted == [ended(created)])
+
+
+def ended(pod):
+    """Return what a deletion of this pod is noted as."""
+    return pod["metadata"]["name"], pod["metadata"]["uid"]
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -162,22 +164,23 @@ async def test_pods_of_a_job_that_went_while_nobody_led_are_ended(world, gone):
     first = world.replica()
     first.lead(1)
     (created,) = await world.until(lambda: world.server.pods)
-    first.caches.informers[1]._told(body_of(created))
+    first.see_pod(created)
     await first.end()
-    going = world.server.objects[world.path(job)]
-    going["metadata"] |= {"deletionTimestamp": format_time(0), "finalizers": ["somebodys/own"]}
+    going = world.server.put("DivisibleJob", "going", "ns", spec=job["spec"], finalizers=["somebodys/own"])
     if gone:
-        del world.server.objects[world.path(job)]
+        world.remove(job)
+    else:
+        going = world.server.ask("DELETE", world.path(job))
     first.observe("DELETED" if gone else "MODIFIED", going)
     first.lead(2)
-    await world.until(lambda: world.server.deleted == [(created["metadata"]["name"], "its-pod")])
+    await world.until(lambda: world.server.deleted == [ended(created)])
 
 
 async def test_what_was_deleted_while_nobody_looked_is_forgotten_by_a_new_leader(world):
     profile = world.profile("100ms")
     new = world.replica()
     for body in (profile, world.pool):
-        del world.server.objects[world.path(body)]
+        world.remove(body)
     new.lead(2)
     job = world.job("late", profile="fast")
     new.observe("ADDED", job)
@@ -218,7 +221,7 @@ async def test_results_that_somebody_has_deleted_while_nobody_led_are_told_of(wo
     job = world.job("sum", reduce={"duration": "1s", "template": template})
     await world.promised(job)
     done, *rest = world.status(job)["chunks"]
-    world.status(job).update(completed=[{"begin": done["begin"], "end": done["end"]}], chunks=rest)
+    world.say(job, completed=[{"begin": done["begin"], "end": done["end"]}], chunks=rest)
     new = world.replica()
     new.lead(2)
     await world.until(lambda: ("sum", "ResultLost") in world.server.events)
@@ -248,15 +251,14 @@ async def test_a_job_that_is_edited_while_it_is_stamped_is_not_taken_for_gone(wo
     job = world.job("precious")
     await world.promised(job)
     promise = world.status(job)["promise"]
-    stamp, edited = world.server.patch_merge, [job]
+    edited = [job]
 
-    async def meet_an_edit(path, patch, **more):
-        if path == world.path(job) and edited:
+    async def meet_an_edit(verb, path, _):
+        if (verb, path) == ("patch", world.path(job)) and edited:
             edited.pop()
-            raise errors.Conflict("the object has been modified", retry_after=0.01)
-        return await stamp(path, patch, **more)
+            raise errors.Conflict("the object has been modified")
 
-    monkeypatch.setattr(world.server, "patch_merge", meet_an_edit)
+    monkeypatch.setattr(world.server, "meet", meet_an_edit)
     new = world.replica()
     new.lead(2)
     await world.until(lambda: told(new, job))
@@ -265,11 +267,35 @@ async def test_a_job_that_is_edited_while_it_is_stamped_is_not_taken_for_gone(wo
     assert world.status(job)["promise"] == promise
 
 
+@pytest.mark.parametrize(("seen", "edits"), [(True, 2), (False, 1)])
+async def test_a_status_is_written_at_once_although_a_few_edits_come_between(world, monkeypatch, seen, edits):
+    pool = world.pool["metadata"]
+    body = {**world.pool, "metadata": {"name": "main", "uid": pool["uid"]}, "status": {"epoch": 1}}
+    put = PutStatus(world.path(world.pool), body, version=pool["resourceVersion"] if seen else "")
+    left = edits + 1
+
+    async def meets_an_edit(verb, *_):
+        nonlocal left
+        if verb == "put" and left:
+            left -= 1
+            world.server.put("Pool", "main", spec=world.pool["spec"], labels={"at": str(world.server.store.version)})
+
+    monkeypatch.setattr(world.server, "meet", meets_an_edit)
+    client = Replica(world.server).client
+    with pytest.raises(errors.Conflict):  # the next try waits
+        await perform(client, PoolKey(pool["uid"]), put)
+    left = edits
+    world.server.conflicts.clear()
+    await perform(client, PoolKey(pool["uid"]), put)
+    assert len(world.server.conflicts) == edits
+    assert world.status(world.pool) == {"epoch": 1}
+
+
 async def test_a_pool_whose_status_finds_no_object_is_gone(world):
     new = world.replica()
     new.lead(1)
     await world.until(lambda: world.status(world.pool).get("conditions"))
-    del world.server.objects[world.path(world.pool)]
+    world.remove(world.pool)
     for name in ("first", "second"):  # the promise of one changes the pool's status
         new.observe("ADDED", world.job(name))
     await world.until(lambda: not new.caches.directory.pools)
@@ -281,7 +307,9 @@ async def test_a_pool_whose_status_finds_no_object_is_gone(world):
 async def test_a_pool_whose_status_nobody_can_read_is_led_on_and_told(world):
     job = world.job("running")
     await world.promised(job)
-    world.status(world.pool)["conditions"][0]["lastTransitionTime"] = "soon"
+    status = world.status(world.pool)
+    conditions = [one | {"lastTransitionTime": "soon"} for one in status["conditions"]]
+    world.found(world.pool, status=status | {"conditions": conditions})
     promise = world.status(job)["promise"]
     new = world.replica()
     new.lead(2)
@@ -305,7 +333,8 @@ async def decides(world, new):
 async def test_a_job_whose_status_nobody_can_read_is_left_alone_until_it_is_edited(world):
     job = world.job("odd")
     await world.promised(job)
-    world.status(job)["promise"]["finish"] = "soon"
+    status = world.status(job)
+    world.found(job, status=status | {"promise": status["promise"] | {"finish": "soon"}})
     before = {**world.status(job), "epoch": 2}
     new = world.replica()
     new.lead(2)
@@ -340,15 +369,15 @@ async def test_a_job_that_cannot_be_written_keeps_no_leader_from_the_others(worl
 async def test_a_server_that_takes_no_write_is_waited_for(world, monkeypatch):
     job = world.job("running")
     await world.promised(job)
-    patch, tries = world.server.patch_merge, []
+    tries = []
 
-    async def busy(path, body, **more):
-        tries.append(path)
-        if "divisiblejobs" in path or len(tries) > 1:
-            raise errors.Busy("overloaded", retry_after=0.001)
-        return await patch(path, body, **more)
+    async def busy(verb, path, _):
+        if verb == "patch":
+            tries.append(path)
+            if "divisiblejobs" in path or len(tries) > 1:
+                raise errors.Busy("overloaded", retry_after=0.001)
 
-    monkeypatch.setattr(world.server, "patch_merge", busy)
+    monkeypatch.setattr(world.server, "meet", busy)
     new = world.replica()
     new.lead(2)
     await world.until(lambda: len(tries) > 3 * fencing.TRIES)
@@ -360,7 +389,7 @@ async def test_a_server_that_takes_no_write_is_waited_for(world, monkeypatch):
 async def test_an_epoch_that_somebody_wrote_into_a_job_keeps_no_leader_from_the_others(world):
     forged, job = world.job("forged"), world.job("running")
     await world.promised(forged, job)
-    world.status(forged)["epoch"] = 2**31 - 1
+    world.say(forged, epoch=2**31 - 1)
     new = world.replica()
     assert new.caches.directory.epoch == 1
     new.lead(2)
@@ -408,7 +437,7 @@ async def test_what_comes_while_a_term_ends_is_left_to_the_next(world):
 async def test_a_leader_that_meets_a_newer_one_ends(world):
     job = world.job("running")
     await world.promised(job)
-    world.status(job)["epoch"] = 7
+    world.say(job, epoch=7)
     old = world.replica()
     old.lead(2)
     with pytest.raises(BaseExceptionGroup) as ended:
@@ -418,7 +447,7 @@ async def test_a_leader_that_meets_a_newer_one_ends(world):
 
 
 class DoubtfulClock(ServerClock):
-    """Counts how often it was asked whether the time is in doubt."""
+    """Counts how often it was asked whether the time is in doubt. It hears no answers but those of `hear`."""
 
     looks = 0
 
@@ -427,10 +456,13 @@ class DoubtfulClock(ServerClock):
         self.looks += 1
         return super().doubted
 
+    def observe(self, *_, **__):
+        pass
+
     def hear(self, *, ahead):
         """Hear an answer whose Date is so many seconds ahead."""
         at = self._monotonic()
-        self.observe(self.now() + ahead, sent=at, received=at)
+        super().observe(self.now() + ahead, sent=at, received=at)
 
 
 @pytest.mark.parametrize("seated", [False, True])
@@ -476,7 +508,8 @@ async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(worl
     assert [world.admitted(b) for b in (refused, trial)] == ["InfeasibleStartup", "DryRun"]
     new = world.replica()
     if how == "the CRD is older than the operator":
-        world.server.selects = False
+        kind = BY_RESOURCE[JOBS.version, JOBS.plural]
+        monkeypatch.setitem(BY_RESOURCE, (JOBS.version, JOBS.plural), replace(kind, selectable=()))
     elif how == "a replica knows few of the jobs":
         monkeypatch.setattr(fencing, "PAGE", 1)
         for body in (refused, ended):
@@ -517,7 +550,8 @@ async def test_what_an_old_leader_still_books_for_a_refused_reservation_is_taken
     new.lead(2)
     await decides(world, new)
     (window,) = world.status(refused)["windows"]
-    window |= {"state": "Booked", "reason": "Feasible", "nodes": [{"name": "n1", "processors": 4}]}
+    booked = {"state": "Booked", "reason": "Feasible", "nodes": [{"name": "n1", "processors": 4}]}
+    world.say(refused, windows=[window | booked])
     start = new.caches.directory.reservations[refused["metadata"]["uid"]].spec.start
     gate.set()
     await world.until(lambda: new.term.views()["main"].outlook(world.server.clock.now()).next_window == start)
@@ -533,32 +567,31 @@ async def test_a_job_that_names_a_refused_reservation_is_answered_by_a_new_leade
 
 def slow_stamps(world, monkeypatch, *bodies):
     """Let stamps of these wait for the event. Returns how many were under way as each began, and the event."""
-    paths, stamp, gate = {world.path(b) for b in bodies}, world.server.patch_merge, asyncio.Event()
+    paths, gate = {world.path(b) for b in bodies}, asyncio.Event()
     under_way, began = set(), []
 
-    async def slow(path, patch, **more):
-        if path in paths:
-            assert more["deadline"] == (30.0 if oversize.MARK in world.server.objects[path] else None)
+    async def slow(verb, path, deadline):
+        if verb == "patch" and path in paths:
+            large = oversize.MARK in oversize.lightened(world.server.objects[path])
+            assert deadline == (30.0 if large else 10.0)
             under_way.add(path)
             began.append(len(under_way))
             await gate.wait()
             await asyncio.sleep(0)
             under_way.remove(path)
-        return await stamp(path, patch, **more)
 
-    monkeypatch.setattr(world.server, "patch_merge", slow)
+    monkeypatch.setattr(world.server, "meet", slow)
     return began, gate
 
 
-def oversized(world, name):
-    """Make a job as it is read if its spec is oversized."""
-    body = world.job(name)
-    world.server.objects[world.path(body)][oversize.MARK] = {"bytes": 2**20, "digest": "0" * 64}
-    return body
+def oversized(world, body):
+    """Let a job have an oversized spec."""
+    template = {**body["spec"]["template"], "metadata": {"annotations": {"text": "x" * oversize.LARGEST}}}
+    return world.found(body, spec={**body["spec"], "template": template})
 
 
 async def test_oversized_jobs_are_stamped_one_by_one_after_the_first_decision(world, monkeypatch):
-    big = [oversized(world, f"big-{n}") for n in range(40)]
+    big = [oversized(world, world.job(f"big-{n}")) for n in range(40)]
     at_once, gate = slow_stamps(world, monkeypatch, *big)
     new = world.replica()
     new.lead(1)
@@ -571,7 +604,7 @@ async def test_oversized_jobs_are_stamped_one_by_one_after_the_first_decision(wo
 async def test_an_oversized_job_with_a_promise_is_read_before_anything_is_decided(world):
     job = world.job("precious")
     await world.promised(job)
-    world.server.objects[world.path(job)][oversize.MARK] = {"bytes": 2**20, "digest": "0" * 64}
+    oversized(world, job)
     new = world.replica()
     new.lead(2)
     await world.until(lambda: new.term.leads)
@@ -582,7 +615,7 @@ async def test_a_settled_job_that_is_gone_since_is_forgotten(world):
     refused = world.job("refused", deadline="2s")
     await world.settled(refused)
     new = world.replica()
-    del world.server.objects[world.path(refused)]
+    world.remove(refused)
     new.lead(2)
     await decides(world, new)
     new.observe("DELETED", refused)
@@ -618,12 +651,12 @@ async def test_what_an_old_leader_still_promises_a_refused_job_is_taken_over(wor
     promised, refused = world.job("promised"), world.job("refused", deadline="2s")
     await world.promised(promised)
     await world.settled(refused)
-    late = {**copy.deepcopy(world.status(promised)), "chunks": []}  # as an old leader would promise it
+    late = {**world.status(promised), "chunks": None, "finishTime": None}  # as an old leader would promise it
     gate = world.server.gates[JOBS.path()] = asyncio.Event()
     new = world.replica()
 
     def promise_late():
-        world.server.objects[world.path(refused)]["status"] = late
+        world.say(refused, **late)
         new.observe("MODIFIED", copy.deepcopy(world.server.objects[world.path(refused)]))
 
     if when == "before the list":
@@ -660,11 +693,11 @@ async def test_a_refused_job_whose_pool_came_or_went_while_no_leader_looked_is_t
     job = world.job("job", pool="other", deadline="2s")
     spec = {**world.pool["spec"], "nodeSelector": {"matchLabels": {"of": "other"}}}
     if there:
-        world.server.put("Pool", "other", spec=spec)
+        other = world.server.put("Pool", "other", spec=spec)
     await world.settled(job)
     assert world.admitted(job) == ("InfeasibleCapacity" if there else "PoolNotFound")
     if there:
-        del world.server.objects[POOLS.path(name="other")]
+        world.remove(other)
     else:
         world.server.put("Pool", "other", spec=spec)
     world.replica().lead(2)
@@ -720,22 +753,15 @@ async def test_a_refused_job_goes_at_its_time_under_a_new_leader(world, refusal)
     assert world.status(refused)["finishTime"] == status["finishTime"]
     assert not world.server.deleted
     await new.end()
-    world.server.objects[world.path(refused)]["status"]["finishTime"] = format_time(world.server.clock.now() - 3601)
+    world.say(refused, finishTime=format_time(int(world.server.clock.now()) - 3601))
     world.replica().lead(3)
     await world.until(lambda: ("refused", refused["metadata"]["uid"]) in world.server.deleted)
 
 
 async def test_a_refused_job_goes_at_its_time_although_a_webhook_that_its_pods_would_meet_fails(world):
-    refused = world.job("refused", deadline="2s", ttlSecondsAfterFinished=0)
-    path = world.path(refused)
-    first = world.replica()
-    first.lead(1)
-    await world.until(lambda: world.admitted(refused))
-    status = copy.deepcopy(world.status(refused))
-    await first.end()
-    world.replace(first)
-    world.server.deleted.clear()
-    world.server.objects[path]["status"] = status
+    refused = world.job("refused", deadline="2s", ttlSecondsAfterFinished=3600)
+    await world.settled(refused)
+    world.say(refused, finishTime=format_time(int(world.server.clock.now()) - 3601))
     broken = errors.Busy("failed calling webhook no.example: 500", retry_after=0.01)
     world.server.broken[PODS.path(namespace="ns"), "try"] = broken
     world.replica().lead(2)
@@ -760,7 +786,7 @@ async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
     job = world.job("ended")
     await world.promised(job)
     world.end(job)
-    body = body_of(world.server.pods[-1], uid="left")
+    body = world.server.pods[-1]
     new = world.replica()
     if when == "before":
         new.see_pod(body)
@@ -768,7 +794,7 @@ async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
     if when == "after":
         await world.until(lambda: new.term.leads)
         new.see_pod(body)
-    await world.until(lambda: (body["metadata"]["name"], "left") in world.server.deleted)
+    await world.until(lambda: ended(body) in world.server.deleted)
 
 
 @pytest.fixture
@@ -820,7 +846,7 @@ async def test_a_pool_that_cannot_be_stamped_and_goes_leaves_its_jobs_without_a_
     job = world.job("job")
     new.observe("ADDED", job)
     await world.until(lambda: new.term.stopped)
-    del world.server.objects[world.path(world.pool)]
+    world.remove(world.pool)
     new.observe("DELETED", world.pool)
     assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
     assert new.term.stopped == 0
@@ -856,7 +882,7 @@ async def test_an_epoch_that_somebody_wrote_into_a_pool_keeps_no_leader_from_the
     other = with_two_pools(world)
     job = world.job("running")
     await world.promised(job)
-    world.status(world.pool)["epoch"] = 2**31 - 1
+    world.say(world.pool, epoch=2**31 - 1)
     new = world.replica()
     new.lead(2)
     await world.until(lambda: world.status(other).get("epoch") == 2 and world.status(job)["epoch"] == 2)
@@ -969,7 +995,7 @@ async def test_of_many_jobs_that_wait_for_their_pool_a_few_are_told_at_a_time_th
 
 async def test_a_job_whose_pool_goes_before_it_decides_is_told_of_the_pool(world, overdue):
     leader, (job,) = await held(world, "job")
-    del world.server.objects[world.path(world.pool)]
+    world.remove(world.pool)
     leader.observe("DELETED", world.pool)
     await world.until(lambda: world.admitted(job) == "PoolNotFound")
     leader.term._parts.kinds.tend()
