@@ -9,6 +9,8 @@ their caps stay in force without an operator, and an agent releases a pod only w
 from collections.abc import Mapping
 from typing import TypeVar
 
+import structlog
+
 from punctual import wire
 from punctual.guests.model import LendTo
 from punctual.kube.agents.loops import Loops
@@ -17,6 +19,7 @@ from punctual.rates.model import HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
 MOST_CORES = 4096.0  # the limit of wire.Cores
@@ -50,6 +53,8 @@ class SetPointStore:
         self.applications_complete = False
         """Whether all pods that are held at a rate are here."""
         self._guests: dict[str, dict[str, LendTo]] = {}
+        self._crowded: set[str] = set()
+        """Nodes with more pods than an answer has room for."""
         self._loops = Loops()
 
     def __len__(self) -> int:
@@ -83,39 +88,34 @@ class SetPointStore:
         self._seen.clear()
         self._held.clear()
         self._guests.clear()
+        self._crowded.clear()
         self.applications_complete = False
 
     def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
         """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
-        points = sorted(self._nodes.get(node, {}).items())[:MOST]
-        held = sorted(self._held.get(node, {}).items())[: MOST - len(points)]
-        guests = sorted(self._guests.get(node, {}).items())[: MOST - len(points) - len(held)]
-        return wire.SetPoints(
-            epoch=epoch,
-            pods=[
-                *(self._told(point, pods.get(uid), now) for uid, point in points),
-                *(_told_held(pod) for _, pod in held),
-                *(_told_guest(pod) for _, pod in guests),
-            ],
-            applications_complete=self.applications_complete,
-        )
+        told = [
+            *(self._told(point, pods.get(uid), now) for uid, point in sorted(self._nodes.get(node, {}).items())),
+            *(_told_held(pod) for _, pod in sorted(self._held.get(node, {}).items())),
+            *(_told_guest(pod) for _, pod in sorted(self._guests.get(node, {}).items())),
+        ]
+        if len(told) > MOST and node not in self._crowded:
+            self._crowded.add(node)
+            log.warning("set_points_left_out", node=node, pods=len(told), most=MOST)
+        complete = self.applications_complete and len(told) <= MOST
+        return wire.SetPoints(epoch=epoch, pods=told[:MOST], applications_complete=complete)
 
     def _told(self, point: SetPoint, seen: wire.PodReport | None, now: float) -> wire.SetPoint:
-        done, left = None if seen is None else seen.done, point.end - now
+        line, followed = point.line, None if seen is None else seen.followed
         return wire.SetPoint(
             uid=point.pod,
             cap=point.cap,
             rest_cap=point.cap,  # enough to finish in time: a promise is planned with headroom
             period=point.period,
             units=point.units,
-            units_left=None if done is None else float(max(0, point.units - done)),
-            seconds_left=left,
-            follow=None
-            if point.line is None
-            else self._followed(point, point.line, now, seen.followed if seen else None),
+            mode=wire.HoldOrder() if line is None else self._line(point, line, now, followed),
         )
 
-    def _followed(self, point: SetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.Follow:
+    def _line(self, point: SetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.LineOrder:
         """Return a line in seconds left."""
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
         # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU
@@ -127,7 +127,7 @@ class SetPointStore:
             loop = self._loops.loop(seen.model, seen.noise)
         elif model.learned:
             loop = self._loops.loop(model, noise)
-        return wire.Follow(
+        return wire.LineOrder(
             pool=line.pool,
             pool_cores=min(line.pool_cores, MOST_CORES),
             units=line.units,
@@ -168,10 +168,10 @@ def _remove(kind: dict[str, dict[str, T]], node: str, pod: str) -> None:
 
 def _told_guest(pod: LendTo) -> wire.SetPoint:
     """Return the set point of a guest: it rests at its floor."""
-    guest = wire.Guest(weight=max(1, min(10_000, round(100 * pod.weight))), paused=pod.paused)
-    return wire.SetPoint(uid=pod.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=pod.units, guest=guest)
+    guest = wire.GuestOrder(weight=max(1, min(10_000, round(100 * pod.weight))), paused=pod.paused)
+    return wire.SetPoint(uid=pod.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=pod.units, mode=guest)
 
 
 def _told_held(pod: HoldPod) -> wire.SetPoint:
     """Return the set point of a pod that is held at a rate: its cap stays without operator and agent."""
-    return wire.SetPoint(uid=pod.pod, cap=pod.cap, rest_cap=pod.cap, period=pod.period, application=True)
+    return wire.SetPoint(uid=pod.pod, cap=pod.cap, rest_cap=pod.cap, period=pod.period, mode=wire.ApplicationOrder())

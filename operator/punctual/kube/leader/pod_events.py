@@ -7,6 +7,7 @@ keep their processors. This part decides nothing and writes nothing.
 from collections.abc import Iterable
 
 from punctual import wire
+from punctual.kube.agents.progress import to_progress
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.leader.actors import PoolActors
@@ -89,18 +90,18 @@ class PodEvents:
             if pod.uid == uid:
                 self.changed(job, pod)
 
-    def reported(self, reported: Reported) -> None:
-        """Take in a node's report: each pool is told of its own pods."""
-        pods: dict[str, list[Progress]] = {}
-        for pod in reported.pods:
-            if pod.pod not in self._lent and (pool := self._jobs.pool_of(self._caches.pods.job_of(pod.pod) or "")):
-                pods.setdefault(pool, []).append(pod)
-        for pool, own in pods.items():
-            self._actors.tell(pool, Reported(reported.node, tuple(own)))
-
-    def guests_of(self, pods: Iterable[wire.PodReport]) -> list[wire.PodReport]:
-        """Return those that are guests."""
-        return [pod for pod in pods if pod.uid in self._lent]
+    def reported(self, node: str, pods: Iterable[wire.PodReport]) -> list[wire.PodReport]:
+        """Take in what a node's report says of its chunk pods: each pool is told of its own. Returns the guests."""
+        guests: list[wire.PodReport] = []
+        pools: dict[str, list[Progress]] = {}
+        for pod in pods:
+            if pod.uid in self._lent:
+                guests.append(pod)
+            elif pool := self._jobs.pool_of(self._caches.pods.job_of(pod.uid) or ""):
+                pools.setdefault(pool, []).append(to_progress(pod))
+        for pool, own in pools.items():
+            self._actors.tell(pool, Reported(node, tuple(own)))
+        return guests
 
     def _pool_of(self, pod: PodObserved) -> str | None:
         """Return the pool that has the processor of a pod: that of its job; if the job is gone, that of its node."""
