@@ -13,7 +13,7 @@ from punctual.wire import Hosts
 from punctual_agent.cgroup import Hierarchy, NodeUse, Priority
 from punctual_agent.disk import Disk
 from punctual_agent.disk import Kind as DiskKind
-from punctual_agent.guest_memory import Found, GuestMemory
+from punctual_agent.guest_memory import GuestMemory
 from punctual_agent.guest_share import GuestShare
 from punctual_agent.guests import Guests, Seen
 from punctual_agent.memory import Kind as MemoryKind
@@ -69,10 +69,11 @@ class NodeGuests:
         """Divide CPU and memory, and lower disk priorities. Returns what hosts have used since the last look."""
         self.glance(now, pods, node)
         hosts = self._cpu.report()
-        found = [Found(pod.mode.weight, pod.held) for pod in pods if isinstance(pod.mode, GuestMode) and pod.held.found]
-        self._memory.look(now, found, may_write=may_write)
+        found = {pod.held.folder: pod.held for pod in pods if isinstance(pod.mode, GuestMode) and pod.held.found}
+        weights = {pod.held.folder: pod.mode.weight for pod in pods if isinstance(pod.mode, GuestMode)}
+        self._memory.look(now, found, weights, may_write=may_write)
         if may_write:
-            self._disk.lower(one.held for one in found)
+            self._disk.lower(found.values())
         for pod in pods:
             if pod.held.trouble != pod.trouble:
                 pod.trouble = pod.held.trouble

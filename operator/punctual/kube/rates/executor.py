@@ -45,9 +45,9 @@ class RateExecutor:
         """Carry out an action. Returns at once."""
         match action:
             case HoldPod():
-                self._set_points.hold(action)
+                self._set_points.put(action)
             case ReleasePod():
-                self._set_points.release(action)
+                self._set_points.drop(action)
             case WriteRate(uid, status, urgent):
                 if known := self._directory.rates.get(uid):
                     self._write(known, status, urgent=urgent)

@@ -153,7 +153,7 @@ async def test_a_line_is_told_in_seconds_left_at_the_moment_of_the_answer(stage)
 
 async def test_an_agent_of_the_release_before_is_answered_as_it_reads(stage):
     operator, agents = stage
-    operator.set_points.hold(HoldPod("own", "n1", 0.4, 0.02))
+    operator.set_points.put(HoldPod("own", "n1", 0.4, 0.02))
     _, old, _ = await agents.post(report(sequence=1))
     _, new, _ = await agents.post(report(sequence=2, modes=["Application"]))
     assert old["pods"][0]["application"] is True

@@ -53,7 +53,7 @@ def test_an_answer_never_holds_more_than_the_wire_allows():
 def test_an_answer_that_leaves_pods_out_is_not_complete_so_that_no_agent_releases_them():
     set_points = SetPointStore()
     set_points.applications_complete = True
-    set_points.hold(HoldPod("own", "n1", 0.3, 0.05))
+    set_points.put(HoldPod("own", "n1", 0.3, 0.05))
     for i in range(1000):
         set_points.put(point(f"p{i:04}"))
     with capture_logs() as logs:
@@ -186,17 +186,17 @@ async def test_a_new_agent_goes_on_with_the_model_that_the_last_one_had_learned_
 def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
     set_points = SetPointStore()
     set_points.put(point())
-    set_points.hold(HoldPod("a", "n1", 0.3, 0.05))
-    set_points.hold(HoldPod("a", "n1", 0.4, 0.02))
-    set_points.hold(HoldPod("b", "n2", 0.4, 0.02))
+    set_points.put(HoldPod("a", "n1", 0.3, 0.05))
+    set_points.put(HoldPod("a", "n1", 0.4, 0.02))
+    set_points.put(HoldPod("b", "n2", 0.4, 0.02))
     held = told(set_points)["a"]
     assert (held.mode.kind, held.cap, held.rest_cap, held.period) == ("Application", 0.4, 0.4, 0.02)
     assert told(set_points)["p1"].mode == wire.HoldOrder()
     assert not set_points.answer("n1", now=0.0, epoch=1, pods={}).applications_complete
     set_points.applications_complete = True
     assert set_points.answer("n3", now=0.0, epoch=1, pods={}).applications_complete, "also where none is held"
-    set_points.release(ReleasePod("a", "n1"))
-    set_points.release(ReleasePod("a", "n1"))
+    set_points.drop(ReleasePod("a", "n1"))
+    set_points.drop(ReleasePod("a", "n1"))
     assert told(set_points).keys() == {"p1"}
     assert len(set_points) == 2
     set_points.clear()
@@ -218,15 +218,15 @@ def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processo
 @pytest.mark.parametrize(("weight", "told_weight"), [(1.0, 100), (0.001, 1), (2.5, 250), (1e9, 10_000)])
 def test_a_guest_rests_at_its_floor_and_has_its_weight(weight, told_weight):
     set_points = SetPointStore()
-    set_points.lend(LendTo("n1", "p1", 7, weight))
+    set_points.put(LendTo("n1", "p1", 7, weight))
     assert told(set_points)["p1"] == wire.SetPoint(
         uid="p1", cap=0.01, rest_cap=0.01, units=7, mode=wire.GuestOrder(weight=told_weight)
     )
-    set_points.lend(LendTo("n1", "p1", 7, weight, paused=True))
+    set_points.put(LendTo("n1", "p1", 7, weight, paused=True))
     assert told(set_points)["p1"].mode.paused
     assert len(set_points) == 1
     set_points.drop(DropSetPoint("n1", "p1"))
     assert not told(set_points)
-    set_points.lend(LendTo("n1", "p1", 7, weight))
+    set_points.put(LendTo("n1", "p1", 7, weight))
     set_points.clear()
     assert not told(set_points)
