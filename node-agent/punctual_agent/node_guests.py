@@ -6,7 +6,6 @@ one.
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 from punctual.wire import Hosts
@@ -63,7 +62,7 @@ class NodeGuests:
         self._cpu.look(now, node, seen)
         for pod in pods:
             if isinstance(pod.mode, GuestMode):
-                pod.mode = replace(pod.mode, cores=self._cpu.cap(pod.uid, pod.mode.floor))
+                pod.mode = pod.mode.at(self._cpu.cap(pod.uid, pod.mode.floor))
 
     def look(self, now: float, pods: Collection[Pod], node: NodeUse, *, may_write: bool) -> Hosts | None:
         """Divide CPU and memory, and lower disk priorities. Returns what hosts have used since the last look."""

@@ -40,12 +40,16 @@ class GuestMode(Mode):
     @property
     def saved(self) -> Mode:
         """All but its part, which is measured again."""
-        return replace(self, cores=0.0)
+        return GuestMode(self.floor, self.period, self.weight)
 
     @property
     def rest(self) -> Cap | None:
         """Its floor."""
         return Cap.of(self.floor, self.period)
+
+    def at(self, cores: float) -> Self:
+        """Return the mode with another part."""
+        return self if cores == self.cores else replace(self, cores=cores)
 
     def wanted(self, _moment: Moment) -> Cap | None:
         """Return its part, or its floor if that is more."""

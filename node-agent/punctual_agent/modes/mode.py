@@ -1,6 +1,6 @@
 """What all modes have in common: the agent asks the mode of each pod what the pod is to have."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -32,8 +32,10 @@ class Told(NamedTuple):
     """The cap with which the pod has shown progress. None: it has shown none, or has no cap."""
 
 
-class Mode(ABC):
+class Mode:
     """The mode of one pod. Its values are frozen: whatever changes makes a new one."""
+
+    # no ABC, which makes isinstance slow: mypy finds what a subclass lacks without it
 
     __slots__ = ()
     kind: ClassVar[str]
