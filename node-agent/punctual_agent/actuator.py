@@ -8,10 +8,9 @@ import contextlib
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedError
 
 
@@ -109,16 +108,16 @@ class Actuator:
             held.drift += written and uid in self._lowered
             self._lowered.add(uid)
 
-    def keep(self, application: Application, held: Held) -> Application:
-        """Bring an application's pod to its caps, after it has seen this read of it. Returns the application after it.
+    def keep(self, wanted: Mapping[str, Cap], held: Held) -> Mapping[str, Cap]:
+        """Bring a user's own pod that was just read to the cap of each folder. Returns what the folders have then.
 
         On v1 the pod's own folder is left alone: there it is only ever widened, and an application's never above its
         limit.
         """
         if not held.found:
-            return application
+            return {}
         pod, *_ = held.caps
-        caps = {pod + name: one.coming for name, one in application.folders.items()}
+        caps = {pod + name: cap for name, cap in wanted.items()}
         if self.hierarchy.version == "v1":
             caps[pod] = held.caps[pod]
         for folder in self.hierarchy.targets(held.caps, caps[pod]):
@@ -126,9 +125,8 @@ class Actuator:
                 # v1 takes a cap in steps, of which some may have been taken: that is no limit
                 with contextlib.suppress(CgroupError):
                     held.caps[folder] = self.hierarchy.cap(folder)
-            application = application.wrote(folder.removeprefix(pod), held.caps[folder])
         held.cap = _in_force(held.caps)
-        return application
+        return held.names
 
     def forget(self, uid: str) -> None:
         """Remove a pod's cached state."""

@@ -137,18 +137,12 @@ class Use:
     folders: Mapping[str, Throttling]
     """By folder: that of the pod, and those of its containers."""
 
-    @property
-    def throttled(self) -> float:
-        """Seconds, summed: the kernel counts throttling at the folder with the exhausted quota."""
-        return sum(one.seconds for one in self.folders.values())
-
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """Node counters from the cgroup root and /proc: seconds, bytes. None: a kernel without PSI."""
+    """Node counters from the cgroup root and /proc, seconds. None: a kernel without PSI."""
 
     cpu: float
-    memory: int
     pressure: float | None
     """Per cent of the last 10 s in which a task waited for a CPU."""
     waited: float | None
@@ -420,7 +414,7 @@ class Hierarchy:
         else:
             cpu = int(_read(f"{self.accounting}/cpuacct.usage")) / 1e9
         pressure, waited = self._node_pressure() or (None, None)
-        return NodeUse(cpu, self._memory(), pressure, waited, self._cores())
+        return NodeUse(cpu, pressure, waited, self._cores())
 
     def _cores(self) -> float:
         name = "cpuset.cpus.effective" if self.version == "v2" else "cpuset/cpuset.effective_cpus"
@@ -430,19 +424,6 @@ class Hierarchy:
         with contextlib.suppress(CgroupError):  # the root cgroup of a machine has none
             cores = min(cores, self._cap(self.cpu, read).share)
         return cores
-
-    def _memory(self) -> int:
-        # the root cgroup of a machine has no memory.current; that of a node in a container has one
-        for name in ("memory.current", "memory.usage_in_bytes"):
-            try:
-                return int(_read(f"{self.memory}/{name}"))
-            except CgroupError:
-                continue
-        try:
-            lines = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines() if ":" in line)
-            return 1024 * (int(lines["MemTotal"].split()[0]) - int(lines["MemAvailable"].split()[0]))
-        except (CgroupError, KeyError):
-            return 0
 
     def _node_pressure(self) -> tuple[float, float] | None:
         for path in (f"{self.root}/cpu.pressure", "/proc/pressure/cpu"):

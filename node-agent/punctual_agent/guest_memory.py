@@ -8,7 +8,7 @@ While the agent is gone, marks stay as they are: guests have the least CPU then,
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from punctual.linger.guest_cap import Guest, share
 from punctual.linger.memory_mark import MemoryMark
@@ -22,20 +22,6 @@ ROOM: Final = 16 * UNIT
 """Bytes that a guest has beyond what it holds: for the files of its program, and to grow a little."""
 NOISE: Final = 0.02
 """Part of a mark by which it must change to be written. A mark may be too high by so much: the margin has room."""
-
-
-class Found(NamedTuple):
-    """One guest's pod, which was just found."""
-
-    weight: int
-    """0: it is paused."""
-    held: Held
-    """Its writes and its drift are counted there."""
-
-    @property
-    def folder(self) -> str:
-        """The pod's folder."""
-        return self.held.folder
 
 
 class GuestMemory:
@@ -71,11 +57,14 @@ class GuestMemory:
         """Return the memory in use by a guest's pod, bytes. 0: it is not known."""
         return self._memory[folder].used if folder in self._memory else 0
 
-    def look(self, now: float, guests: list[Found], *, may_write: bool) -> None:
-        """Read the memory of the node and of all guests, and bring guests' pods to their marks."""
-        self._memory = {one.folder: memory for one in guests if (memory := self._read(one)) is not None}
+    def look(self, now: float, guests: Mapping[str, Held], weights: Mapping[str, int], *, may_write: bool) -> None:
+        """Read the memory of the node and of all guests that were just found, and bring their pods to their marks.
+
+        Writes and drift are counted in what is held. ``weights``: 0 for a guest that is paused.
+        """
+        self._memory = {folder: memory for folder in guests if (memory := self._read(folder)) is not None}
         self._written = {folder: mark for folder, mark in self._written.items() if folder in self._memory}
-        self._collect({one.folder: one.held for one in guests}, may_write=may_write)
+        self._collect(guests, may_write=may_write)
         node = node_memory(self._hierarchy) if self._memory else None
         if node is None:
             self._rule, self._at = MemoryMark(), None
@@ -85,11 +74,10 @@ class GuestMemory:
         self._at = now
         if not may_write or self.kind is None:
             return
-        there = {one.folder: one for one in guests if one.folder in self._memory}
-        floors = {folder: self._memory[folder].held + ROOM for folder in there}
-        parts = share(mark, {folder: Guest(one.weight, floors[folder]) for folder, one in there.items()})
+        floors = {folder: memory.held + ROOM for folder, memory in self._memory.items()}
+        parts = share(mark, {folder: Guest(weights[folder], floor) for folder, floor in floors.items()})
         for folder, part in parts.items():
-            self._bring(folder, int(part) // UNIT * UNIT, there[folder].held)
+            self._bring(folder, int(part) // UNIT * UNIT, guests[folder])
 
     def release(self, folder: str) -> None:
         """Remove the mark of a pod that is no guest any more."""
@@ -97,9 +85,9 @@ class GuestMemory:
         if folder:
             self._marks.remove(folder)
 
-    def _read(self, guest: Found) -> Memory | None:
+    def _read(self, folder: str) -> Memory | None:
         try:
-            return memory_of(self._hierarchy, guest.folder)
+            return memory_of(self._hierarchy, folder)
         except CgroupError:  # that a pod has vanished shows at its CPU files
             return None
 

@@ -168,6 +168,7 @@ def run(settings: Settings) -> None:
     )
     exchanger.start()
     started = {"node": settings.node, "instance": agent.instance, "port": server.server_port}
+    started |= {"cgroup": hierarchy.version, "driver": hierarchy.driver}
     log.info("agent_started", extra=started | agent.capabilities._asdict())
     rounds = Rounds(agent, exchanger.offer, metrics, time.monotonic())
     while True:

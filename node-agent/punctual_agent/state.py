@@ -1,4 +1,4 @@
-"""State that outlives the agent: rest caps, applications, the highest epoch and a heartbeat, as files in one folder.
+"""State that outlives the agent: its pods' modes, the highest epoch and a heartbeat, as files in one folder.
 
 The agent writes them, and its watchdog (another container of the same pod) reads them. A restarted agent reads them
 too, so that it neither obeys an old leader nor forgets pods while the operator is away. The state file is replaced by
@@ -14,26 +14,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from punctual_agent.application import Application, Folder
-from punctual_agent.cgroup import Cap, valid_uid
+from punctual_agent.cgroup import valid_uid
+from punctual_agent.modes import MODES
+from punctual_agent.modes.mode import Mode
 
 LEASE: Final = 5.0
 """Seconds for which a heartbeat is valid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """The cap that a pod keeps when nothing controls it: cores, and a period in seconds."""
-
-    cores: float
-    period: float
-
-    @property
-    def cap(self) -> Cap:
-        """The same cap in the kernel's units."""
-        return Cap.of(self.cores, self.period)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +30,8 @@ class Saved:
 
     epoch: int = 0
     lease: float = LEASE
-    rests: Mapping[str, Rest] = field(default_factory=dict)
-    applications: Mapping[str, Application] = field(default_factory=dict)
-    """By pod. The watchdog leaves them alone: they keep their last caps."""
-    guests: Mapping[str, int] = field(default_factory=dict)
-    """Weight among guests, by pod; 0: it is paused. Their rest caps are their floors."""
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+    """What each pod's mode keeps, by uid."""
 
 
 class State:
@@ -59,7 +44,8 @@ class State:
 
     def save(self, saved: Saved) -> None:
         """Replace the state file."""
-        self._replace(self._file, json.dumps(asdict(saved)))
+        modes = {uid: {"kind": mode.kind} | asdict(cast("Any", mode)) for uid, mode in saved.modes.items()}
+        self._replace(self._file, json.dumps({"epoch": saved.epoch, "lease": saved.lease, "modes": modes}))
 
     def load(self) -> Saved:
         """Read the state file.
@@ -68,17 +54,8 @@ class State:
         """
         try:
             raw = json.loads(self._file.read_text())
-            rests = {
-                uid: Rest(float(rest["cores"]), float(rest["period"]))
-                for uid, rest in raw["rests"].items()
-                if valid_uid(uid)
-            }
-            # a state file that an older agent has left has none
-            applications = {
-                uid: _application(one) for uid, one in raw.get("applications", {}).items() if valid_uid(uid)
-            }
-            guests = {uid: int(weight) for uid, weight in raw.get("guests", {}).items() if uid in rests}
-            return Saved(int(raw["epoch"]), float(raw["lease"]), rests, applications, guests)
+            modes = {uid: MODES[one["kind"]].loaded(one) for uid, one in raw["modes"].items() if valid_uid(uid)}
+            return Saved(int(raw["epoch"]), float(raw["lease"]), modes)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return Saved()
 
@@ -108,15 +85,3 @@ class State:
         partial = path.with_suffix(".partial")
         partial.write_text(text)
         os.replace(partial, path)  # noqa: PTH105  Path.replace builds a second path
-
-
-def _application(raw: dict[str, Any]) -> Application:
-    folders = {
-        str(name): Folder(_cap(one["limit"]), _cap(one["there"]), _cap(one["coming"]))
-        for name, one in raw["folders"].items()
-    }
-    return Application(None if raw["cap"] is None else _cap(raw["cap"]), folders)
-
-
-def _cap(raw: dict[str, Any]) -> Cap:
-    return Cap(None if raw["quota"] is None else int(raw["quota"]), int(raw["period"]))

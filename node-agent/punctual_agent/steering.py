@@ -21,7 +21,7 @@ from punctual.control.governor import Sample
 from punctual.control.learner import LEAST_R2
 from punctual.control.model import Model
 from punctual.control.pi import Gains, Tuned
-from punctual.wire import Follow, Followed, Loop, SetPoint
+from punctual.wire import Followed, LineOrder, Loop, SetPoint
 from punctual.wire import Model as SentModel
 
 FEWEST: Final = 40
@@ -55,7 +55,7 @@ class _Steered:
     """CPU of its processor, up to which it is lent what others do not need: cores."""
     told: float
     """Cap of its set point, cores."""
-    follow: Follow
+    order: LineOrder
     ends: float
     """The time of the line's end."""
     due: float
@@ -115,23 +115,23 @@ class Steering:
 
     def tell(self, uid: str, point: SetPoint, now: float) -> None:
         """Take a set point; without a line, the pod holds its cap from now on."""
-        follow = point.follow
-        if follow is None:
+        order = point.mode
+        if not isinstance(order, LineOrder):
             self._pods.pop(uid, None)
             return
-        ends = due = now + follow.seconds_left
-        if follow.due_seconds_left is not None:
-            due = now + follow.due_seconds_left
+        ends = due = now + order.seconds_left
+        if order.due_seconds_left is not None:
+            due = now + order.due_seconds_left
         one = self._pods.get(uid)
-        if one is None or (one.began is None and follow.model != one.follow.model):
+        if one is None or (one.began is None and order.model != one.order.model):
             # the operator may have learned more while the pod was starting
-            one = self._pods[uid] = _begin(point.cap, follow, ends, due)
-        follow = follow.model_copy(update={"sample": one.follow.sample})  # its model counts in these samples
-        one.own, one.told, one.follow = follow.ceiling or point.cap, point.cap, follow
+            one = self._pods[uid] = _begin(point.cap, order, ends, due)
+        order = order.model_copy(update={"sample": one.order.sample})  # its model counts in these samples
+        one.own, one.told, one.order = order.ceiling or point.cap, point.cap, order
         one.ends, one.due = ends, due
-        one.governor.limit(follow.floor, _most(follow))
-        if follow.loop is not None and (follow.loop != one.loop or one.governor.untuned is not None):
-            sent = one.loop = follow.loop
+        one.governor.limit(order.floor, _most(order))
+        if order.loop is not None and (order.loop != one.loop or one.governor.untuned is not None):
+            sent = one.loop = order.loop
             one.governor.adopt(
                 Tuned(gains=Gains(sent.kp, sent.ki), alpha=sent.alpha, calm=sent.calm, threshold=sent.threshold)
             )
@@ -161,12 +161,12 @@ class Steering:
             if one.cap > 0.0 and not one.idle:
                 one.full = now
         if one.looked == 0.0 and one.done > 0.0 and cap:
-            one.cap = min(cap, one.follow.pool_cores)  # an agent before this one has chosen it
+            one.cap = min(cap, one.order.pool_cores)  # an agent before this one has chosen it
         one.looked, one.seen_cpu = now, cpu
         units = cpu if one.by_cpu else one.done
         if one.began is None or now < one.began:
             one.began, one.units, one.cpu = (now if units > 0.0 else None), units, cpu
-        elif now - one.began >= one.follow.sample - 0.5:
+        elif now - one.began >= one.order.sample - 0.5:
             dt = now - one.began
             sample = Sample(dt, units - one.units, (cpu - one.cpu) / dt, cap or one.cap or one.told)
             (one.governor.take if one.joined else one.governor.join)(sample)
@@ -175,11 +175,6 @@ class Steering:
         one.governor.line.units = self._total(one) - units
         one.governor.line.seconds = one.ends - now
 
-    def over(self, uid: str, now: float) -> bool:
-        """Return whether a pod's line has ended: after that, only the operator can say what it should have."""
-        one = self._pods.get(uid)
-        return one is None or now > one.ends
-
     def caps(self, now: float, pressure: float | None = None) -> dict[str, float]:
         """Return the cap of each pod with a line for the next second, cores.
 
@@ -187,12 +182,12 @@ class Steering:
         """
         pools: dict[str, list[str]] = {}
         for uid, one in self._pods.items():
-            pools.setdefault(one.follow.pool, []).append(uid)
+            pools.setdefault(one.order.pool, []).append(uid)
         caps: dict[str, float] = {}
         arbiters: dict[str, Arbiter] = {}
         for pool, uids in pools.items():
             pods = [self._pods[uid] for uid in uids]
-            cores = max(one.follow.pool_cores for one in pods)
+            cores = max(one.order.pool_cores for one in pods)
             arbiter = arbiters[pool] = self._arbiters.get(pool) or Arbiter(cores, cores, disk=False)
             arbiter.cores = arbiter.usable = _available(arbiter.usable, cores, pods, pressure, now)
             claims = [self._claim(uid, one, now) for uid, one in zip(uids, pods, strict=True)]
@@ -225,7 +220,7 @@ class Steering:
         if one.idle and one.use is not None:
             wish = min(wish, max(one.own, ROOM * one.use))
         needed = one.governor.needed or 0.0
-        if needed <= _most(one.follow):
+        if needed <= _most(one.order):
             one.saturated_since = None
         elif one.saturated_since is None:
             one.saturated_since = now
@@ -233,12 +228,12 @@ class Steering:
         gain = one.governor.gain
         cpu_left = left.units * one.governor.period / gain if gain else one.own * max(0.0, left.seconds)
         # with all CPU that it may get: a chunk that its own processor cannot bring home in time is not lost
-        fastest = cpu_left / _most(one.follow)
+        fastest = cpu_left / _most(one.order)
         return Claim(
             id=uid,
             wish=wish,
             modelled=one.governor.modelled,
-            low=one.follow.floor,
+            low=one.order.floor,
             # CPU beyond its own processor is for a pod that needs it; CPU that no pod needs is lent up to that only
             high=max(one.own, wish),
             must=min(one.own, cpu_left / (one.due - now)) if one.due > now else one.own,
@@ -249,7 +244,7 @@ class Steering:
     @staticmethod
     def _total(one: _Steered) -> float:
         """Return the chunk's work in what its progress counts."""
-        return one.follow.units * one.cpu_per_unit if one.by_cpu else float(one.follow.units)
+        return one.order.units * one.cpu_per_unit if one.by_cpu else float(one.order.units)
 
 
 def _own(claim: Claim, one: _Steered) -> Claim:
@@ -290,20 +285,20 @@ def _received(sent: SentModel) -> Model:
     return Model.first_order(sent.a, sent.b, delay=sent.delay, r2=LEAST_R2 if sent.learned else 0.0)
 
 
-def _most(follow: Follow) -> float:
+def _most(order: LineOrder) -> float:
     """Return the largest cap of a pod, cores."""
-    return follow.pool_cores if follow.ceiling is None else min(follow.ceiling, follow.pool_cores)
+    return order.pool_cores if order.ceiling is None else min(order.ceiling, order.pool_cores)
 
 
-def _begin(cap: float, follow: Follow, ends: float, due: float) -> _Steered:
-    sent = follow.model
-    by_cpu = follow.units < FEWEST
+def _begin(cap: float, order: LineOrder, ends: float, due: float) -> _Steered:
+    sent = order.model
+    by_cpu = order.units < FEWEST
     # a core gives as many CPU seconds in a sample as the sample has seconds
-    model = Model.first_order(0.0, follow.sample) if by_cpu else _received(sent)
-    line = Line(float(follow.units), follow.seconds_left)
-    governor = Adaptive(line, follow.floor, _most(follow), model, follow.sample, noise=follow.noise)
-    per_unit = follow.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model
-    made = _Steered(follow.ceiling or cap, cap, follow, ends, due, governor, by_cpu, cpu_per_unit=per_unit)
+    model = Model.first_order(0.0, order.sample) if by_cpu else _received(sent)
+    line = Line(float(order.units), order.seconds_left)
+    governor = Adaptive(line, order.floor, _most(order), model, order.sample, noise=order.noise)
+    per_unit = order.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model
+    made = _Steered(order.ceiling or cap, cap, order, ends, due, governor, by_cpu, cpu_per_unit=per_unit)
     if by_cpu:
         governor.line.units *= per_unit
     return made

@@ -56,9 +56,9 @@ class Watchdog:
             if not mine:
                 return None
             rested = {}
-            for uid, rest in saved.rests.items():
-                if self._actuator.hold(uid, rest.cap).found:
-                    rested[uid] = rest.cap
+            for uid, mode in saved.modes.items():
+                if (cap := mode.rest) is not None and self._actuator.hold(uid, cap).found:
+                    rested[uid] = cap
             return rested
 
     def watch(self, told: "queue.SimpleQueue[None]", clock: Callable[[], float] = time.monotonic) -> None:

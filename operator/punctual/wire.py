@@ -1,12 +1,18 @@
 """The messages between agent and operator: one HTTPS exchange per node and second, JSON both ways.
 
 The agent sends a :class:`Report` and receives :class:`SetPoints`. No absolute times are exchanged, because the nodes'
-clocks differ: agents get *seconds left*. Unknown fields are ignored, so either side may be upgraded first.
+clocks differ: agents get *seconds left*.
+
+Either side may be upgraded first. Unknown fields are ignored. An agent reports the modes that it knows, and gets no set
+point of another one (:func:`encoded`). One of the release before reports none. It knows set points with a field for
+each mode, as an operator of the release before sends them. :class:`SetPoint` reads those, too.
 """
 
-from typing import Annotated, Final, Literal
+import json
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 REPORT_PATH: Final = "/v1/report"
 AUDIENCE: Final = "punctual-operator"
@@ -50,8 +56,8 @@ class Model(_Message):
 class Followed(_Message):
     """What an agent knows of a pod that it keeps on a line."""
 
-    needed: Cores
-    """CPU that keeps the pod on its line, cores; more than its ceiling: it will be late."""
+    needed: Cores = 0.0
+    """CPU that keeps the pod on its line, cores. Only an operator of the release before asks for it."""
     saturated_seconds: Seconds = 0.0
     """How long it has needed more than it could get."""
     sample: Sample
@@ -82,8 +88,6 @@ class PodReport(_Message):
     """Malformed files by file and kind of fault, counted since the agent started."""
     cpu_seconds: Seconds = 0.0
     """CPU used since the pod started."""
-    throttled_seconds: Seconds = 0.0
-    """Time throttled by the cap since the pod started."""
     memory_bytes: Count = 0
     """Memory in use by a guest's pod, without cache of files that were not used lately. 0: not known, or it is no
     guest."""
@@ -118,26 +122,13 @@ class Hosts(_Message):
 
 
 class NodeReport(_Message):
-    """The node's counters, from its cgroup root and /proc."""
+    """What the node's guests and hosts use, and whether the agent can hold guests."""
 
-    cpu_seconds: Seconds = 0.0
-    """CPU used by the whole node since it started, from its cgroup root."""
-    memory_bytes: Count = 0
-    pressure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = None
-    """PSI "some" of CPU over 10 s, per cent; None where the kernel has none."""
-    cgroup: Literal["v1", "v2"] = "v1"
-    driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
     can_write: bool = True
     """Whether the agent can write caps on this node."""
     guest_priority: Literal["idle", "weight"] | None = None
     """How guests get the lowest CPU priority here: the kernel's idle class for cgroups, or only the least weight. None:
     not known yet, because the kubelet has made no cgroup."""
-    guest_memory: Literal["high", "soft"] | None = None
-    """How guests' memory is held to what hosts leave: by `memory.high` of cgroup v2, or by the soft limit of v1, with
-    which the kernel takes guests' cache of files first, but does not slow guests. None: not at all, or not known."""
-    guest_disk: tuple[Literal["weight", "class"], ...] = ()
-    """How guests get the lowest disk priority here: the least weight, the idle class. Each acts only where the disk's
-    scheduler knows it. Empty: not at all, or not known."""
     guest_excess: Count = 0
     """Bytes that guests must give back by leaving: hosts need them, and the kernel cannot take them from guests."""
     hosts: Hosts | None = None
@@ -155,6 +146,8 @@ class Report(_Message):
     sequence: Count
     epoch: Count = 0
     """The highest epoch of the set points that the agent accepted."""
+    modes: tuple[Annotated[str, Field(max_length=64)], ...] = Field(default=(), max_length=64)
+    """The modes that the agent knows. Empty: it is of the release before."""
     host: NodeReport = NodeReport()
     pods: list[PodReport] = Field(default=[], max_length=1000)
 
@@ -169,9 +162,16 @@ class Loop(_Message):
     threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Follow(_Message):
+class HoldOrder(_Message):
+    """The pod holds its cap."""
+
+    kind: Literal["Hold"] = "Hold"
+
+
+class LineOrder(_Message):
     """A line: the agent chooses the cap, so that the pod does its units in the time left."""
 
+    kind: Literal["Line"] = "Line"
     pool: str = Field(max_length=253)
     """Caps of the pods of one pool on a node add up to no more than ``pool_cores``."""
     pool_cores: Cores
@@ -195,42 +195,62 @@ class Follow(_Message):
     """None: the agent uses a slow loop that is stable for any model."""
 
 
-class Guest(_Message):
-    """A guest: the agent chooses its cap, from its rest cap up to what the node's own work leaves."""
+class ApplicationOrder(_Message):
+    """The pod is a user's own, held at a rate.
 
+    Its cap is never above the limit that it had, and stays in force while the operator or the agent is gone. The pod
+    gets its limit back when no set point names it (:attr:`SetPoints.applications_complete`).
+    """
+
+    kind: Literal["Application"] = "Application"
+
+
+class GuestOrder(_Message):
+    """A guest: the agent chooses its cap, from its rest cap up to what the node's own work leaves.
+
+    It has the lowest CPU priority for as long as it lives. This goes on while the operator is away. While the agent is
+    gone, the pod has its rest cap.
+    """
+
+    kind: Literal["Guest"] = "Guest"
     weight: Annotated[int, Field(ge=1, le=10_000)] = 100
     """How much of that is for it, relative to other guests."""
     paused: bool = False
-    """It has its rest cap and nothing more. An older agent lets it go on."""
+    """It has its rest cap and nothing more."""
+
+
+Order = HoldOrder | LineOrder | ApplicationOrder | GuestOrder
+"""What an agent does with a pod: one for each mode that agents have (:mod:`punctual_agent.modes`)."""
+
+_UNTAGGED: Final = {"application": "Application", "guest": "Guest", "follow": "Line"}
+"""In the release before, a set point has a field for each mode but Hold."""
 
 
 class SetPoint(_Message):
-    """The orders for one pod. The cap is for the pod's first container and for the pod.
-
-    With ``follow`` or ``guest``, the agent moves the cap. An older agent ignores them and holds ``cap``.
-    """
+    """The orders for one pod. The cap is for the pod's first container and for the pod."""
 
     uid: str = Field(max_length=63)
     cap: Cores
-    """CPU cap to apply, cores."""
+    """CPU cap to apply, cores. In some modes the agent moves it."""
     rest_cap: Cores
     """The cap to leave when the operator or the agent is gone. With it the chunk finishes in time without control."""
     period: Annotated[float, Field(ge=0.001, le=1.0)] = 0.1
     """CFS period, seconds."""
     units: Count = 0
     """Units of the chunk. Progress beyond this number is a fault."""
-    units_left: float | None = None
-    seconds_left: float | None = None
-    """Seconds until the chunk's planned end, at the moment of the answer. Negative: late."""
-    follow: Follow | None = None
-    """None: the pod holds its cap."""
-    application: bool = False
-    """The pod is a user's own, held at a rate. Its cap is never above the limit that it had, and stays in force while
-    the operator or the agent is gone. The pod gets its limit back when no set point names it
-    (:attr:`SetPoints.applications_complete`)."""
-    guest: Guest | None = None
-    """The pod may only use what the node's own work leaves, at the lowest CPU priority, for as long as it lives. This
-    goes on while the operator is away. While the agent is gone, the pod has its rest cap."""
+    mode: Order = Field(discriminator="kind")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tag(cls, raw: Any) -> Any:
+        """Read a set point of an operator of the release before."""
+        if not isinstance(raw, Mapping) or "mode" in raw:
+            return raw
+        for field, kind in _UNTAGGED.items():
+            order = {} if raw.get(field) is True else raw.get(field)
+            if isinstance(order, Mapping):
+                return {**raw, "mode": {**order, "kind": kind}}
+        return {**raw, "mode": {"kind": "Hold"}}
 
 
 class SetPoints(_Message):
@@ -241,3 +261,23 @@ class SetPoints(_Message):
     applications_complete: bool = False
     """Every application that is held at a rate on this node is in ``pods``: the agent releases all others. False while
     a new leader has not read them all."""
+
+
+def encoded(answer: SetPoints, modes: Collection[str]) -> str:
+    """Return an answer as JSON for an agent that knows these modes (:attr:`Report.modes`).
+
+    Pods in other modes are left out. They keep what they have, because the answer is then not complete.
+    """
+    known = modes or ("Hold", *_UNTAGGED.values())
+    pods = [point for point in answer.pods if point.mode.kind in known]
+    if len(pods) < len(answer.pods):
+        answer = answer.model_copy(update={"pods": pods, "applications_complete": False})
+    if modes:
+        return answer.model_dump_json(exclude_none=True)
+    raw = answer.model_dump(mode="json", exclude_none=True)
+    for point in raw["pods"]:
+        order = point.pop("mode")
+        for field, kind in _UNTAGGED.items():
+            if order["kind"] == kind:
+                point[field] = True if kind == "Application" else order
+    return json.dumps(raw)

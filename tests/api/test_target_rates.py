@@ -116,7 +116,7 @@ class Agent:
 
     def take(self, points):
         now = {p.uid: p for p in points.pods}
-        assert all(p.application and p.rest_cap == p.cap for p in points.pods)
+        assert all(p.mode.kind == "Application" and p.rest_cap == p.cap for p in points.pods)
         self.complete = points.applications_complete
         self.points = now if self.complete else {**self.points, **now}
 

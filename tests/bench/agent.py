@@ -29,7 +29,7 @@ sys.path.insert(0, str(TOP / "tests/v2"))
 from operators import Authority, Operator  # noqa: E402
 from test_actuator import Node  # noqa: E402
 
-from punctual.wire import Follow, Guest, Model, Report, SetPoint, SetPoints  # noqa: E402
+from punctual.wire import GuestOrder, HoldOrder, LineOrder, Model, Report, SetPoint, SetPoints  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TARGET = {"cpu_percent_of_core": 1.0, "resident_mib": 64.0}
@@ -41,7 +41,7 @@ RATE = 10
 
 def line(sequence, count):
     """A line: its need moves each second, as that of a noisy program does."""
-    return Follow(
+    return LineOrder(
         pool="main",
         pool_cores=0.5 * count,
         units=10**6,
@@ -60,6 +60,11 @@ def serve(folder, uids, port, *, kind):
     def respond(report: Report) -> SetPoints:
         points = []
         for n, uid in enumerate(uids):
+            order = HoldOrder()
+            if kind == "lines":
+                order = line(report.sequence + n, len(uids))
+            elif kind == "guests":
+                order = GuestOrder(weight=n + 1)
             cap = 0.2 + 0.1 * ((report.sequence // 10 + n) % 2) if (n + report.sequence) % 10 == 0 else 0.2 + n / 1000
             points.append(
                 SetPoint(
@@ -68,10 +73,7 @@ def serve(folder, uids, port, *, kind):
                     rest_cap=0.9,
                     period=0.02,
                     units=10**9,
-                    units_left=10.0,
-                    seconds_left=5.0,
-                    follow=line(report.sequence + n, len(uids)) if kind == "lines" else None,
-                    guest=Guest(weight=n + 1) if kind == "guests" else None,
+                    mode=order,
                 )
             )
         return SetPoints(epoch=1, pods=points)

@@ -97,7 +97,9 @@ class Agents:
             f'{{"uid":"{uid}","done":{1000 * sequence},"cpu_seconds":{sequence},"cap":1.0,"period":0.1}}'
             for uid in pods
         )
-        body = f'{{"node":"{node}","instance":"i","sequence":{sequence},"started":1.0,"pods":[{told}]}}'
+        modes = '["Hold","Line","Application","Guest"]'
+        said = f'"node":"{node}","instance":"i","sequence":{sequence},"started":1.0,"modes":{modes}'
+        body = f'{{{said},"pods":[{told}]}}'
         return (
             f"POST {wire.REPORT_PATH} HTTP/1.1\r\nHost: {self.name}\r\nAuthorization: Bearer {token}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"

@@ -45,6 +45,7 @@ class Agents:
             if pod.phase == "Running":
                 steering.look(uid, w.now, done=pod.done, cpu=pod.cpu, cap=pod.part * w.spec.cpu)
         caps = steering.caps(w.now)
-        self.chosen[node] = sum(caps.values()), max((p.follow.pool_cores for p in told if p.follow), default=0.0)
+        most = max((point.mode.pool_cores for point in told if point.mode.kind == "Line"), default=0.0)
+        self.chosen[node] = sum(caps.values()), most
         for uid, cap in caps.items():
             w.cap(pods[uid], cap / w.spec.cpu)

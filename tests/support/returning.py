@@ -164,7 +164,7 @@ class LiveReplica(Replica):
     def lend(self):
         """Let the agent of the node report a node without work of its own."""
         said = wire.NodeReport(hosts=wire.Hosts(cores=4.0), guest_priority="weight")
-        self.term.reported_host("n1", said, ())
+        self.term.heard(wire.Report(node="n1", instance="a", sequence=1, host=said))
 
 
 class LiveWorld(World):

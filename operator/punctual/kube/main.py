@@ -55,7 +55,6 @@ from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
 from punctual.kube.trust.identity import Identity, Reviewer, identity_of
 from punctual.kube.trust.rotation import Rotation
-from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
 
 FLUSH = 5.0
@@ -312,11 +311,7 @@ class Operator:
                 epoch=self._epoch,
                 now=client.clock.now,
                 monotonic=time.monotonic,
-                pods_on=caches.pods.on_node,
-                others_on=caches.inventory.pods_on,
                 heard=self._heard,
-                heard_host=self._heard_host,
-                heard_others=self._heard_others,
                 refused=self._refused,
             ),
             account=config.agent,
@@ -381,21 +376,13 @@ class Operator:
 
         return review
 
-    def _heard(self, reported: Reported) -> None:
+    def _heard(self, report: wire.Report) -> None:
         self._metrics.reports.inc()
         if self._term:
-            self._term.reported(reported)
+            self._term.heard(report)
 
-    def _heard_host(self, node: str, host: wire.NodeReport, pods: tuple[wire.PodReport, ...]) -> None:
-        if self._term:
-            self._term.reported_host(node, host, pods)
-
-    def _heard_others(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
-        if self._term:
-            self._term.reported_others(node, pods)
-
-    def _refused(self, reason: Refusal, count: int) -> None:
-        self._metrics.refusals.labels(reason).inc(count)
+    def _refused(self, reason: Refusal) -> None:
+        self._metrics.refusals.labels(reason).inc()
 
     def _epoch(self) -> int | None:
         term, elector = self._term, self._elector

@@ -12,7 +12,8 @@ from punctual_agent.actuator import Actuator
 from punctual_agent.agent import FORGET_AFTER, Agent, _bound
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling
 from punctual_agent.metrics import Metrics
-from punctual_agent.state import Rest, State
+from punctual_agent.modes.hold import HoldMode
+from punctual_agent.state import State
 
 A, B = "a" * 8, "b" * 8
 
@@ -70,7 +71,7 @@ def test_a_pod_with_the_volume_is_reported_before_its_first_set_point(tree, star
     (tree.volume(B) / "progress").write_text("x")
     report = start().tick(1.0)
     assert (report.node, report.sequence, report.epoch, report.started) == ("n1", 1, 0, 1.0)
-    assert (report.host.cgroup, report.host.driver, report.host.can_write) == (tree.version, tree.driver, True)
+    assert report.host.can_write
     a, b = report.pods
     assert (a.uid, a.done, a.cap, a.period, a.cpu_seconds) == (A, 12, 0.5, 0.1, 1.5)
     assert (b.uid, b.done, b.cap, b.faults) == (B, None, None, {"progress": {"notANumber": 1}})
@@ -149,12 +150,12 @@ def test_rest_caps_are_saved_before_told_caps_are_written(tree, start, state, mo
     real = Actuator.write
 
     def noting(self, uid, wanted, held):
-        seen.append((wanted, state.load().rests.get(uid)))
+        seen.append((wanted, state.load().modes.get(uid)))
         return real(self, uid, wanted, held)
 
     monkeypatch.setattr(Actuator, "write", noting)
     agent.tell(SetPoints(epoch=1, pods=[point(A, 0.3, rest=0.7)]), 1.0)
-    assert seen == [(Cap.of(0.3, 0.1), Rest(0.7, 0.1))]
+    assert seen == [(Cap.of(0.3, 0.1), HoldMode(0.7, 0.1))]
 
 
 def test_an_end_in_order_leaves_rest_caps_and_no_heartbeat(tree, start, state):
@@ -193,7 +194,7 @@ def test_a_pod_that_ends_is_reported_with_what_it_last_said_and_then_forgotten(t
     assert (last.cap, last.cpu_seconds) == (None, 1.5)
     assert agent.tick(2.0 + FORGET_AFTER).pods
     assert agent.tick(2.1 + FORGET_AFTER).pods == []
-    assert state.load().rests == {}
+    assert state.load().modes == {}
     assert value(agent, "punctual_cgroup_writes_total", result="vanished") == 1
     assert value(agent, "punctual_cpu_quota_cores", uid=A) is None
 
@@ -313,9 +314,8 @@ def test_throttling_is_counted_over_pods_and_containers_that_come_and_go(tree, s
     other = tree.pod(B, containers=0)
     tree.volume(B)
     tree.count(other, periods=2, throttled=1, seconds=0.25)
-    report = agent.tick(5.0)
+    agent.tick(5.0)
     assert throttled(agent) == (2.5, 15, 27)
-    assert {pod.uid: pod.throttled_seconds for pod in report.pods} == {A: 2.0, B: 0.25}, "of a pod the largest value"
 
 
 def test_a_restarted_agent_does_not_count_again_what_was_before_it(tree, start):
@@ -332,7 +332,7 @@ def test_a_restarted_agent_does_not_count_again_what_was_before_it(tree, start):
 
 def test_pressure_is_counted_from_the_agents_start_and_not_exported_without_psi(tree, start, monkeypatch):
     name, total = "punctual_node_cpu_pressure_seconds_total", [None]
-    monkeypatch.setattr(Hierarchy, "node", lambda _: NodeUse(0.0, 0, None, total[0], 4.0))
+    monkeypatch.setattr(Hierarchy, "node", lambda _: NodeUse(0.0, None, total[0], 4.0))
     agent = start()
     agent.tick(1.0)
     assert value(agent, name) is None

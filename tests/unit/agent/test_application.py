@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.wire import SetPoint, SetPoints
+from punctual.wire import ApplicationOrder, SetPoint, SetPoints
 from punctual_agent.agent import Agent
-from punctual_agent.application import Application, Folder
 from punctual_agent.cgroup import Cap, Hierarchy
 from punctual_agent.metrics import Metrics
+from punctual_agent.modes.application import ApplicationMode, Folder
 from punctual_agent.state import Saved, State
 from punctual_agent.watchdog import Watchdog
 
@@ -51,7 +51,8 @@ def start(tree, state):
 
 def held(*points, complete=True, epoch=1):
     """An answer that holds pods at (cap, period)."""
-    pods = [SetPoint(uid=uid, cap=cap, rest_cap=cap, period=period, application=True) for uid, cap, period in points]
+    order = ApplicationOrder()
+    pods = [SetPoint(uid=uid, cap=cap, rest_cap=cap, period=period, mode=order) for uid, cap, period in points]
     return SetPoints(epoch=epoch, pods=pods, applications_complete=complete)
 
 
@@ -198,7 +199,7 @@ def test_a_restarted_agent_knows_the_limits(tree, start):
     third.tell(held(epoch=3), 20.0)
     assert folders(tree, pod) == [Cap(90_000)] * 3
     third.tick(21.0)
-    assert start(now=30.0)._saved.applications == {}
+    assert start(now=30.0)._saved.modes == {}
 
 
 def test_limits_are_saved_before_a_cap_is_written(tree, start, state, monkeypatch):
@@ -208,7 +209,7 @@ def test_limits_are_saved_before_a_cap_is_written(tree, start, state, monkeypatc
     real = Hierarchy.set_cap
 
     def noting(self, folder, cap, *, there):
-        seen.append((cap, state.load().applications[A]))
+        seen.append((cap, state.load().modes[A]))
         real(self, folder, cap, there=there)
 
     monkeypatch.setattr(Hierarchy, "set_cap", noting)
@@ -291,25 +292,23 @@ def test_a_pod_that_ends_is_forgotten(tree, start, state):
     tree.remove(pod)
     agent.tick(2.0)
     agent.tick(100.0)
-    assert state.load().applications == {}
-
-
-def test_a_state_file_of_an_older_agent_has_no_applications(state, tmp_path):
-    (tmp_path / "state/state.json").write_text('{"epoch": 3, "lease": 5, "rests": {}}')
-    assert state.load() == Saved(3, 5.0)
+    assert state.load().modes == {}
 
 
 def test_applications_come_back_as_they_were_saved(state):
-    one = Application(Cap(3_000, 10_000), {"": Folder(NONE, NONE, Cap(3_000, 10_000)), "/c": Folder(*[Cap(5_000)] * 3)})
-    state.save(Saved(1, 5.0, {}, {A: one, "../x": one, CHUNK: Application(None)}))
-    assert state.load().applications == {A: one, CHUNK: Application(None)}
+    one = ApplicationMode(
+        Cap(3_000, 10_000), {"": Folder(NONE, NONE, Cap(3_000, 10_000)), "/c": Folder(*[Cap(5_000)] * 3)}
+    )
+    state.save(Saved(1, 5.0, {A: one, "../x": one, CHUNK: ApplicationMode(None)}))
+    assert state.load().modes == {A: one, CHUNK: ApplicationMode(None)}
 
 
-@pytest.mark.parametrize("broken", [[], {A: {"cap": None}}, {A: {"cap": 3, "folders": {}}}])
+@pytest.mark.parametrize("broken", [{"cap": 3}, {"folders": 3}, {"folders": {"": {"limit": None}}}])
 def test_applications_that_make_no_sense_are_none(state, tmp_path, broken):
-    raw = {"epoch": 3, "lease": 5, "rests": {}, "applications": broken}
-    (tmp_path / "state/state.json").write_text(json.dumps(raw))
-    assert state.load() == Saved()
+    application = {"kind": "Application", "cap": None, "folders": {}}
+    for mode, found in ((application, 1), (application | broken, 0)):
+        (tmp_path / "state/state.json").write_text(json.dumps({"epoch": 3, "lease": 5, "modes": {A: mode}}))
+        assert len(state.load().modes) == found
 
 
 CAPS = st.builds(Cap, st.none() | st.integers(1, 40).map(lambda n: 5_000 * n), st.sampled_from([20_000, 100_000]))
@@ -328,14 +327,14 @@ def test_however_the_agent_ends_its_own_caps_are_never_taken_for_limits(limit, s
     """Another program's last word is what each of three folders may have, and what it has in the end."""
     there = dict.fromkeys(("", "/a", "/b"), limit)
     limits = dict(there)
-    one = Application(None)
+    one = ApplicationMode(None)
 
     def second(one, writes):
         """See, save, write; with fewer than three writes the process is killed, and what was saved is left."""
         one, _ = saved = one.seen(there)
         for name in list(there)[:writes]:
             there[name] = one.folders[name].coming
-            one = one.wrote(name, there[name])
+            one = one.wrote({name: there[name]})
             assert there[name].share <= limits[name].share
         return one if writes == 3 else saved[0]
 

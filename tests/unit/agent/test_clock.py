@@ -48,12 +48,8 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
         epoch=lambda: 1,
         now=now,
         monotonic=time.monotonic,
-        pods_on=lambda _node: {UID},
-        others_on=lambda _node: (),
         heard=heard.append,
-        heard_host=lambda _node, _host, _pods: None,
-        heard_others=lambda _node, _pods: None,
-        refused=lambda reason, _count: refused.append(reason),
+        refused=refused.append,
     )
     set_points = SetPointStore()
     set_points.put(SetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from punctual.linger.memory_mark import HOLD, MARGIN, PATIENCE, RISE
-from punctual.wire import Guest, NodeReport, Report, SetPoint, SetPoints
+from punctual.wire import ApplicationOrder, GuestOrder, NodeReport, Report, SetPoint, SetPoints
 from punctual_agent import memory
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError
@@ -80,8 +80,8 @@ class Node:
         points = []
         for name in self.guests:
             weight = self.weights[name]
-            guest = Guest(weight=weight or 100, paused=weight == 0)
-            points.append(SetPoint(uid=name * 8, cap=0.01, rest_cap=0.01, guest=guest))
+            guest = GuestOrder(weight=weight or 100, paused=weight == 0)
+            points.append(SetPoint(uid=name * 8, cap=0.01, rest_cap=0.01, mode=guest))
         return points + self.others
 
     def mark(self, name):
@@ -129,7 +129,7 @@ def test_story_of_guests_that_fill_memory_and_leave_when_hosts_need_it(node):
     assert node.marks == {"a": None, "b": None}, "no order has come"
     node.run(1)
     left = ALL - 2 * GIB
-    assert (node.report.host.guest_memory, node.report.host.guest_excess) == (kind(node), 0)
+    assert (node.agent.capabilities.guest_memory, node.report.host.guest_excess) == (kind(node), 0)
     rest = left - 2 * (GIB + ROOM)
     assert node.marks == {"a": near(GIB + ROOM + rest / 4), "b": near(GIB + ROOM + 3 * rest / 4)}
     assert node.counted("punctual_guest_memory_mark_bytes") == near(left)
@@ -231,7 +231,7 @@ def test_a_mark_that_is_written_after_the_pod_has_ceased_to_be_a_guest_is_remove
     monkeypatch.setattr(Marks, "ask", lambda self, pod, mark: late.append((self, pod, mark)))
     node.run(1)
     pod, node.guests = node.guests["a"], {}
-    node.others = [SetPoint(uid="a" * 8, cap=1.0, rest_cap=1.0, application=True)]
+    node.others = [SetPoint(uid="a" * 8, cap=1.0, rest_cap=1.0, mode=ApplicationOrder())]
     node.run(1)
     ((marks, folder, mark),) = late
     memory.write_file(marks._path(folder), str(mark))
@@ -318,7 +318,7 @@ def test_where_the_kernel_has_no_marks_none_is_written_and_guests_still_leave(no
     node.tree.mark_file(node.guests["a"]).unlink()
     node.hosts = 2 * GIB + GIB // 2
     node.run(2 + PATIENCE)
-    assert node.report.host.guest_memory is None
+    assert node.agent.capabilities.guest_memory is None
     assert node.report.host.guest_excess > 0
 
 
@@ -389,4 +389,4 @@ def test_a_write_of_a_mark_that_fails_is_told(tree):
 
 
 def test_an_agent_that_knows_no_marks_says_none():
-    assert (NodeReport().guest_memory, NodeReport().guest_excess) == (None, 0)
+    assert NodeReport().guest_excess == 0

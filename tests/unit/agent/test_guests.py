@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from punctual.linger.episode import QUIET
 from punctual.linger.guest_cap import HOLD, MARGIN
-from punctual.wire import Guest, NodeReport, Report, SetPoint, SetPoints
+from punctual.wire import ApplicationOrder, GuestOrder, HoldOrder, NodeReport, Report, SetPoint, SetPoints
 from punctual_agent import disk
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError, Hierarchy, NodeUse
 from punctual_agent.guests import SHORTEST, Guests, Seen
 from punctual_agent.metrics import Metrics
-from punctual_agent.state import Rest, Saved, State
+from punctual_agent.modes.guest import GuestMode
+from punctual_agent.modes.hold import HoldMode
+from punctual_agent.state import Saved, State
 from punctual_agent.watchdog import Watchdog
 
 CORES = 4.0
@@ -135,7 +137,7 @@ class Node:
 
     def points(self):
         return [
-            SetPoint(uid=one.uid, cap=FLOOR, rest_cap=FLOOR, guest=Guest(weight=one.weight, paused=one.paused))
+            SetPoint(uid=one.uid, cap=FLOOR, rest_cap=FLOOR, mode=GuestOrder(weight=one.weight, paused=one.paused))
             for one in self.guests.values()
         ]
 
@@ -364,7 +366,7 @@ def test_guests_get_the_lowest_disk_priority_and_hosts_keep_theirs(node):
     others = [node.tree.base, *(path for path in host.parent.rglob("*") if path.is_dir() and pod not in path.parents)]
     before = {path: node.tree.disk_priority(path) for path in {*others} - {pod} if (path / "cpu.stat").exists()}
     node.run(3)
-    assert set(node.report.host.guest_disk) == {"weight", "class"}
+    assert set(node.agent.capabilities.guest_disk) == {"weight", "class"}
     weights = LEAST_WEIGHTS[node.tree.version]
     assert node.tree.disk_priority(pod).items() >= weights.items()
     assert "no-change" in node.tree.disk_priority(pod).values(), "the class is not inherited"
@@ -396,7 +398,7 @@ def test_without_disk_priorities_nothing_is_written_and_no_error_is_told(make_tr
     node.start()
     node.add("a")
     node.run(3)
-    assert node.report.host.guest_disk == ()
+    assert node.agent.capabilities.guest_disk == ()
     assert not any(node.counted("punctual_cgroup_writes_total", result=kind) for kind in ("vanished", "failed"))
     assert not any(file.exists() for file in node.tree.disk_files(node.guests["a"].folder))
     node.kill()
@@ -446,8 +448,8 @@ def test_what_the_kernel_has_to_hold_guests_is_published(make_tree, tmp_path, ve
     assert capabilities(node) == {("cpu", "idle" if full else "weight"), ("memory", memory), *disk}
     assert capabilities(node) == {
         ("cpu", node.report.host.guest_priority),
-        ("memory", node.report.host.guest_memory),
-        *(("disk", kind) for kind in node.report.host.guest_disk),
+        ("memory", node.agent.capabilities.guest_memory),
+        *(("disk", kind) for kind in node.agent.capabilities.guest_disk),
     }
     node.kill()
 
@@ -577,16 +579,16 @@ def test_a_pod_that_is_no_guest_any_more_gets_its_cap(node):
     uid = node.guests["a"].uid
     node.agent.tell(SetPoints(epoch=1, pods=[SetPoint(uid=uid, cap=0.5, rest_cap=0.9)]), node.now)
     assert node.cap("a") == 0.5
-    assert State(node.folder).load() == Saved(1, 5.0, {uid: Rest(0.9, 0.1)})
+    assert State(node.folder).load() == Saved(1, 5.0, {uid: HoldMode(0.9, 0.1)})
 
 
 def test_a_pod_that_a_target_rate_holds_is_no_guest(node):
     node.add("a")
     node.run(5)
     uid = node.guests["a"].uid
-    held = SetPoint(uid=uid, cap=0.5, rest_cap=0.5, application=True)
+    held = SetPoint(uid=uid, cap=0.5, rest_cap=0.5, mode=ApplicationOrder())
     node.agent.tell(SetPoints(epoch=1, pods=[held], applications_complete=True), node.now)
-    assert State(node.folder).load().guests == {}
+    assert State(node.folder).load().modes[uid].kind == "Application"
 
 
 def test_the_report_says_what_hosts_and_guests_use_and_since_when_the_node_is_busy(node):
@@ -632,21 +634,22 @@ def test_a_weight_that_is_none_is_refused(weight):
 
 def test_an_agent_and_an_operator_that_know_no_guests_say_none():
     point = SetPoint.model_validate({"uid": "a", "cap": 1.0, "rest_cap": 1.0})
-    assert point.guest is None
+    assert point.mode == HoldOrder()
     assert (NodeReport().hosts, NodeReport().guest_priority) == (None, None)
 
 
-def test_guests_come_back_as_they_were_saved_and_those_without_a_floor_do_not(tmp_path):
-    state = State(tmp_path)
-    state.save(Saved(1, 5.0, {"a": Rest(FLOOR, 0.1)}, {}, {"a": 7, "b": 9}))
-    assert state.load() == Saved(1, 5.0, {"a": Rest(FLOOR, 0.1)}, {}, {"a": 7})
+def test_guests_come_back_as_they_were_saved(tmp_path):
+    state, modes = State(tmp_path), {"a": GuestMode(FLOOR, 0.1, 7), "b": HoldMode(FLOOR, 0.1)}
+    state.save(Saved(1, 5.0, modes))
+    assert state.load() == Saved(1, 5.0, modes)
 
 
-@pytest.mark.parametrize("broken", [[], {"a": "much"}, {"a": None}])
+@pytest.mark.parametrize("broken", [{"floor": None}, {"weight": "much"}, {"weight": None}, {"kind": "Ghost"}])
 def test_guests_that_make_no_sense_are_none(tmp_path, broken):
-    raw = {"epoch": 3, "lease": 5, "rests": {"a": {"cores": 1, "period": 0.1}}, "guests": broken}
-    (tmp_path / "state.json").write_text(json.dumps(raw))
-    assert State(tmp_path).load() == Saved()
+    guest = {"kind": "Guest", "floor": FLOOR, "period": 0.1, "weight": 7}
+    for mode, found in ((guest, 1), (guest | broken, 0)):
+        (tmp_path / "state.json").write_text(json.dumps({"epoch": 3, "lease": 5, "modes": {"a": mode}}))
+        assert len(State(tmp_path).load().modes) == found
 
 
 @pytest.mark.parametrize(
@@ -707,7 +710,7 @@ def test_whatever_counters_say_and_pods_do_caps_fit_the_node_and_the_report_is_o
     for seconds, cpu, cores, pods in looks:
         now += seconds
         before = {uid: guests.cap(uid, FLOOR) for uid in pods}
-        guests.look(now, NodeUse(cpu, 0, None, None, cores), {uid: Seen(*pod, FLOOR) for uid, pod in pods.items()})
+        guests.look(now, NodeUse(cpu, None, None, cores), {uid: Seen(*pod, FLOOR) for uid, pod in pods.items()})
         caps = {uid: guests.cap(uid, FLOOR) for uid, (_, _, weight) in pods.items() if weight is not None}
         if seconds >= SHORTEST:
             assert all(cap >= FLOOR for cap in caps.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from punctual.wire import Follow, Model, SetPoint, SetPoints
+from punctual.wire import LineOrder, Model, SetPoint, SetPoints
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Hierarchy
 from punctual_agent.metrics import Metrics
@@ -108,7 +108,7 @@ class Node:
         seen = self.reports.get(one.uid)
         if seen is not None and seen.followed is not None:
             one.model = seen.followed.model
-        follow = Follow(
+        follow = LineOrder(
             pool="main",
             pool_cores=len(self.programs),
             units=one.units,
@@ -117,7 +117,7 @@ class Node:
             sample=sample,
             model=one.model or Model(a=0.0, b=sample / one.cost),
         )
-        return SetPoint(uid=one.uid, cap=1.0, rest_cap=1.0, units=one.units, follow=follow)
+        return SetPoint(uid=one.uid, cap=1.0, rest_cap=1.0, units=one.units, mode=follow)
 
     def in_time(self, *names):
         """Whether programs have ended before their planned ends."""

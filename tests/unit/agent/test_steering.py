@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from punctual.wire import Follow, Model, SetPoint
+from punctual.wire import LineOrder, Model, SetPoint
 from punctual_agent.steering import Steering
 
 
@@ -54,7 +54,7 @@ class Node:
         sample = max(1.0, min(10 * one.cost / one.own, one.planned / 40, 60.0))
         left = one.planned - self.now - max(3 * sample, 0.02 * one.planned)
         model = Model(a=0.0, b=sample / one.cost)
-        follow = Follow(
+        follow = LineOrder(
             pool="main",
             pool_cores=self.cores,
             units=one.units,
@@ -65,7 +65,7 @@ class Node:
             sample=sample,
             model=model,
         )
-        return SetPoint(uid=name, cap=one.own, rest_cap=one.own, follow=follow)
+        return SetPoint(uid=name, cap=one.own, rest_cap=one.own, mode=follow)
 
     def run(self, seconds, *, operator=True):
         """Let seconds pass. Returns the least cap of each program meanwhile, relative to its processor."""
@@ -341,7 +341,7 @@ LEARNED = Model(a=0.6, b=0.4 * 4.0 / 0.875, delay=1, learned=True)
 def told(node, model, **more):
     """What the operator sends to chunk "a", with a model of samples of four seconds."""
     point = node.point("a")
-    return point.model_copy(update={"follow": point.follow.model_copy(update={"sample": 4.0, "model": model, **more})})
+    return point.model_copy(update={"mode": point.mode.model_copy(update={"sample": 4.0, "model": model, **more})})
 
 
 def test_a_chunk_goes_on_with_what_other_chunks_have_shown():

@@ -11,11 +11,13 @@ import pytest
 from punctual_agent import watchdog
 from punctual_agent.actuator import Actuator, NodeLock
 from punctual_agent.cgroup import Cap
-from punctual_agent.state import Rest, Saved, State
+from punctual_agent.modes.guest import GuestMode
+from punctual_agent.modes.hold import HoldMode
+from punctual_agent.state import Saved, State
 from punctual_agent.watchdog import Watchdog
 
 CHUNK, GUEST = "c" * 8, "d" * 8
-RESTS = {CHUNK: Rest(0.9, 0.1), GUEST: Rest(0.01, 0.1)}
+MODES = {CHUNK: HoldMode(0.9, 0.1), GUEST: GuestMode(0.01, 0.1, 7)}
 TOLD = Cap.of(0.3, 0.1)
 
 
@@ -30,7 +32,7 @@ def node(tree, state):
     for uid in (CHUNK, GUEST):
         tree.pod(uid, containers=1)
         Actuator(tree.hierarchy()).hold(uid, TOLD)
-    state.save(Saved(7, 5.0, RESTS))
+    state.save(Saved(7, 5.0, MODES))
     return tree
 
 
@@ -111,7 +113,7 @@ def test_pods_that_are_gone_do_not_keep_it_from_the_others(node, state):
     assert set(Watchdog(node.hierarchy(), state).step(110.0)) == {GUEST}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"epoch": 1}', '{"epoch": 1, "lease": 5, "rests": {"a": 3}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"epoch": 1}', '{"epoch": 1, "lease": 5, "modes": {"a": 3}}'])
 def test_a_state_file_that_makes_no_sense_moves_nothing(node, state, tmp_path, text):
     (tmp_path / "state/state.json").write_text(text)
     state.beat(100.0)
@@ -120,13 +122,13 @@ def test_a_state_file_that_makes_no_sense_moves_nothing(node, state, tmp_path, t
 
 
 def test_a_uid_in_the_state_file_that_is_none_is_left_out(state, tmp_path):
-    rests = {"../../x": {"cores": 1, "period": 0.1}, CHUNK: {"cores": 1, "period": 0.1}}
-    (tmp_path / "state/state.json").write_text(json.dumps({"epoch": 1, "lease": 5, "rests": rests}))
-    assert state.load() == Saved(1, 5.0, {CHUNK: Rest(1.0, 0.1)})
+    modes = {uid: {"kind": "Hold", "rest_cores": 1, "period": 0.1} for uid in ("../../x", CHUNK)}
+    (tmp_path / "state/state.json").write_text(json.dumps({"epoch": 1, "lease": 5, "modes": modes}))
+    assert state.load() == Saved(1, 5.0, {CHUNK: HoldMode(1.0, 0.1)})
 
 
 def test_state_comes_back_as_it_was_saved(state):
-    saved = Saved(7, 5.0, RESTS)
+    saved = Saved(7, 5.0, MODES)
     state.save(saved)
     assert state.load() == saved
     state.beat(12.25)

@@ -32,7 +32,7 @@ class GuestExecutor(PoolExecutor):
         """Start an action. Returns at once."""
         match action:
             case LendTo():
-                self._tools.set_points.lend(action)
+                self._tools.set_points.put(action)
             case Decided():
                 self.decided(action)
             case _:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from punctual import wire
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
+from punctual.kube.agents.progress import to_progress
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, KIND_LABEL
@@ -97,18 +98,18 @@ class PodEvents:
                 if pod.uid == outcome.body["metadata"]["uid"]:
                     self.changed(job, pod)
 
-    def reported(self, reported: Reported) -> None:
-        """Take in a node's report: each pool is told of its own pods."""
-        pods: dict[str, list[Progress]] = {}
-        for pod in reported.pods:
-            if pod.pod not in self._lent and (pool := self._told(self._caches.pods.job_of(pod.pod) or "")):
-                pods.setdefault(pool, []).append(pod)
-        for pool, own in pods.items():
-            self._actors.tell(pool, Reported(reported.node, tuple(own)))
-
-    def guests_of(self, pods: Iterable[wire.PodReport]) -> list[wire.PodReport]:
-        """Return those that are guests."""
-        return [pod for pod in pods if pod.uid in self._lent]
+    def reported(self, node: str, pods: Iterable[wire.PodReport]) -> list[wire.PodReport]:
+        """Take in what a node's report says of its chunk pods: each pool is told of its own. Returns the guests."""
+        guests: list[wire.PodReport] = []
+        pools: dict[str, list[Progress]] = {}
+        for pod in pods:
+            if pod.uid in self._lent:
+                guests.append(pod)
+            elif pool := self._told(self._caches.pods.job_of(pod.uid) or ""):
+                pools.setdefault(pool, []).append(to_progress(pod))
+        for pool, own in pools.items():
+            self._actors.tell(pool, Reported(node, tuple(own)))
+        return guests
 
     def _pool_of(self, pod: PodObserved) -> str | None:
         """Return the pool that has the processor of a pod: that of its job; if the job is gone, that of its node."""

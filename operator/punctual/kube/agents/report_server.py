@@ -7,11 +7,9 @@ A report is accepted only if all of this holds. Each refusal is counted by its r
     it comes from the node that it names     the token's node-name, not the body's
     it is newer than the last one            (instance, sequence); of two running instances the younger counts
     it has not seen a higher epoch           else a newer leader exists, and this one must not answer
-    a pod is known on that node              other pods in the report are ignored
 
-The accepted chunk pods go to the Pool as one ``Reported``, guests to their control with what the node's own work uses,
-the user's own pods to the control of target rates. The answer is made from the set points. TokenReviews are the only
-calls to the API server.
+The term takes the accepted report, and ignores pods that are not known on that node. The answer is made from the set
+points. TokenReviews are the only calls to the API server.
 """
 
 import asyncio
@@ -26,11 +24,9 @@ from pydantic import ValidationError
 
 from punctual import wire
 from punctual.errors import ClusterError
-from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.serve import port_of
 from punctual.kube.trust.identity import Identity, Reviewer
-from punctual.scheduling.model.events import Progress, Reported
 
 log = structlog.get_logger(__name__)
 
@@ -74,19 +70,6 @@ _STATUS: Final[dict[Refusal, int]] = {
 }
 
 
-_FAULTY: Final[dict[wire.Fault, str]] = {
-    "missing": "was there and is gone",
-    "empty": "is empty",
-    "notANumber": "is not a number",
-    "negative": "is negative",
-    "beyondEnd": "is beyond the chunk's end",
-    "backwards": "is lower than before",
-    "notRegular": "is not a regular file",
-    "tooLarge": "is longer than any valid number",
-    "unreadable": "cannot be read",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportCallbacks:
     """Callbacks of the report server into the operator. All are called in its event loop."""
@@ -96,17 +79,9 @@ class ReportCallbacks:
     now: Callable[[], float]
     """The API server's clock, on which the ends of set points are."""
     monotonic: Callable[[], float]
-    pods_on: Callable[[str], Collection[str]]
-    """The uids of the chunk pods on a node."""
-    others_on: Callable[[str], Collection[str]]
-    """The uids of the other pods on a node: those that are held at a rate are among them."""
-    heard: Callable[[Reported], None]
+    heard: Callable[[wire.Report], None]
     """Receives an accepted report."""
-    heard_host: Callable[[str, wire.NodeReport, tuple[wire.PodReport, ...]], None]
-    """Receives what it says of the node, with its chunk pods."""
-    heard_others: Callable[[str, tuple[wire.PodReport, ...]], None]
-    """Receives what it says of other pods, with the node."""
-    refused: Callable[[Refusal, int], None]
+    refused: Callable[[Refusal], None]
     """Counts refusals."""
 
 
@@ -187,7 +162,7 @@ class ReportServer:
         try:
             return await self._take(request)
         except _Refused as refused:
-            self._callbacks.refused(refused.reason, 1)
+            self._callbacks.refused(refused.reason)
             response = web.json_response({"reason": refused.reason}, status=_STATUS[refused.reason])
             if refused.reason == "notLeading":
                 response.force_close()  # a kept connection would stay with a replica that no longer leads
@@ -202,22 +177,11 @@ class ReportServer:
         epoch = self._epoch()  # read again: a term may end during any await
         if report.epoch > epoch:
             raise _Refused("higherEpoch")
-        fresh = self._order(report)
-        known = self._callbacks.pods_on(report.node)
-        pods = [p for p in report.pods if p.uid in known]
-        other = self._callbacks.others_on(report.node)
-        others = tuple(p for p in report.pods if p.uid in other and p.uid not in known)
-        if fresh:
-            # an agent reports a pod for a minute after its end, when its object may be gone
-            if unknown := sum(p.uid not in known and p.uid not in other and not p.over for p in report.pods):
-                self._callbacks.refused("unknownPod", unknown)
-            self._callbacks.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
-            self._callbacks.heard_host(report.node, report.host, tuple(pods))
-            if others:
-                self._callbacks.heard_others(report.node, others)
-        reported = {p.uid: p for p in pods}
-        points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, pods=reported)
-        return web.Response(text=points.model_dump_json(exclude_none=True), content_type="application/json")
+        if self._order(report):
+            self._callbacks.heard(report)
+        pods = {pod.uid: pod for pod in report.pods}
+        points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, pods=pods)
+        return web.Response(text=wire.encoded(points, report.modes), content_type="application/json")
 
     def _epoch(self) -> int:
         if (epoch := self._callbacks.epoch()) is None:
@@ -273,18 +237,3 @@ class ReportServer:
         drift = sum(p.drift for p in report.pods)
         self._reports[report.node] = _LastReport(report.instance, report.sequence, born, now, quota, drift)
         return True
-
-
-def _progress(pod: wire.PodReport) -> Progress:
-    faults = frozenset(f"{file} {_FAULTY[kind]}" for file, kinds in pod.faults.items() for kind in kinds)
-    return Progress(
-        pod=pod.uid,
-        done=pod.done,
-        end=pod.end,
-        cpu_seconds=pod.cpu_seconds,
-        received=pod.received,
-        over=pod.over,
-        saturated=pod.followed.saturated_seconds if pod.followed is not None else 0.0,
-        response=shown(pod.followed),
-        faults=faults,
-    )

@@ -1,13 +1,14 @@
 """The set points of each node's pods, stored until the node's agent asks.
 
-The actor puts the Pool's ``SetPoint`` and ``DropSetPoint`` actions here, and the report server takes the answers. Ends
+The actors put actions of Pools, guests and target rates here, and the report server takes the answers. Ends
 are absolute here and become seconds left when an answer is made, so that a delay in a queue does not make a chunk late.
 The store lives for one term: a new leader's Pool sets every point again. Pods that are held at a rate are beside them:
 their caps stay in force without an operator, and an agent releases a pod only when all of them are known here.
 """
 
 from collections.abc import Mapping
-from typing import TypeVar
+
+import structlog
 
 from punctual import wire
 from punctual.guests.model import LendTo
@@ -16,7 +17,10 @@ from punctual.kube.agents.responses import model_of, response_of
 from punctual.rates.model import HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
-T = TypeVar("T")
+Ordered = SetPoint | LendTo | HoldPod
+"""What a Pool, guests' control and the control of target rates order for a pod."""
+
+log = structlog.get_logger(__name__)
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
 MOST_CORES = 4096.0  # the limit of wire.Cores
@@ -43,79 +47,73 @@ class SetPointStore:
     """The latest set point of each pod, by node."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, dict[str, SetPoint]] = {}
+        self._nodes: dict[str, dict[str, Ordered]] = {}
         self._seen: dict[str, wire.Followed] = {}
         """What agents have said of pods since these have shown something."""
-        self._held: dict[str, dict[str, HoldPod]] = {}
         self.applications_complete = False
         """Whether all pods that are held at a rate are here."""
-        self._guests: dict[str, dict[str, LendTo]] = {}
+        self._crowded: set[str] = set()
+        """Nodes with more pods than an answer has room for."""
         self._loops = Loops()
 
     def __len__(self) -> int:
-        return sum(len(pods) for kind in (self._nodes, self._guests, self._held) for pods in kind.values())
+        return sum(len(pods) for pods in self._nodes.values())
 
-    def put(self, point: SetPoint) -> None:
-        """Store a set point. It replaces an earlier one of the same pod."""
+    def put(self, point: Ordered) -> None:
+        """Store what is ordered for a pod. It replaces an earlier order for the same pod."""
         self._nodes.setdefault(point.node, {})[point.pod] = point
 
-    def drop(self, gone: DropSetPoint) -> None:
-        """Remove the set point of a pod, if there is one."""
-        _remove(self._nodes, gone.node, gone.pod)
-        _remove(self._guests, gone.node, gone.pod)
+    def drop(self, gone: DropSetPoint | ReleasePod) -> None:
+        """Remove what is ordered for a pod, if there is anything."""
+        pods = self._nodes.get(gone.node, {})
+        pods.pop(gone.pod, None)
+        if not pods:
+            self._nodes.pop(gone.node, None)
         self._seen.pop(gone.pod, None)
-
-    def lend(self, pod: LendTo) -> None:
-        """Store that a pod is a guest. It replaces an earlier set point of the same pod."""
-        self._guests.setdefault(pod.node, {})[pod.pod] = pod
-
-    def hold(self, pod: HoldPod) -> None:
-        """Store what a pod is held at. It replaces an earlier one of the same pod."""
-        self._held.setdefault(pod.node, {})[pod.pod] = pod
-
-    def release(self, gone: ReleasePod) -> None:
-        """Remove what a pod is held at."""
-        _remove(self._held, gone.node, gone.pod)
 
     def clear(self) -> None:
         """Remove all set points: the term is over."""
         self._nodes.clear()
         self._seen.clear()
-        self._held.clear()
-        self._guests.clear()
+        self._crowded.clear()
         self.applications_complete = False
 
     def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
         """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
-        points = sorted(self._nodes.get(node, {}).items())[:MOST]
-        held = sorted(self._held.get(node, {}).items())[: MOST - len(points)]
-        guests = sorted(self._guests.get(node, {}).items())[: MOST - len(points) - len(held)]
+        # if there are more pods than fit, chunks come first
+        points = sorted(self._nodes.get(node, {}).values(), key=lambda one: (not isinstance(one, SetPoint), one.pod))
+        if len(points) > MOST and node not in self._crowded:
+            self._crowded.add(node)
+            log.warning("set_points_left_out", node=node, pods=len(points), most=MOST)
         return wire.SetPoints(
             epoch=epoch,
-            pods=[
-                *(self._told(point, pods.get(uid), now) for uid, point in points),
-                *(_told_held(pod) for _, pod in held),
-                *(_told_guest(pod) for _, pod in guests),
-            ],
-            applications_complete=self.applications_complete,
+            pods=[self._told(point, pods.get(point.pod), now) for point in points[:MOST]],
+            applications_complete=self.applications_complete and len(points) <= MOST,
         )
 
-    def _told(self, point: SetPoint, seen: wire.PodReport | None, now: float) -> wire.SetPoint:
-        done, left = None if seen is None else seen.done, point.end - now
-        return wire.SetPoint(
-            uid=point.pod,
-            cap=point.cap,
-            rest_cap=point.cap,  # enough to finish in time: a promise is planned with headroom
-            period=point.period,
-            units=point.units,
-            units_left=None if done is None else float(max(0, point.units - done)),
-            seconds_left=left,
-            follow=None
-            if point.line is None
-            else self._followed(point, point.line, now, seen.followed if seen else None),
-        )
+    def _told(self, point: Ordered, seen: wire.PodReport | None, now: float) -> wire.SetPoint:
+        """Return the set point of a pod. Each rests at its cap: a promise is planned with headroom."""
+        match point:
+            case LendTo(weight=weight):
+                guest = wire.GuestOrder(weight=max(1, min(10_000, round(100 * weight))), paused=point.paused)
+                return wire.SetPoint(
+                    uid=point.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=point.units, mode=guest
+                )
+            case HoldPod(cap=cap):
+                order = wire.ApplicationOrder()
+                return wire.SetPoint(uid=point.pod, cap=cap, rest_cap=cap, period=point.period, mode=order)
+            case SetPoint(cap=cap, line=line):
+                followed = None if seen is None else seen.followed
+                return wire.SetPoint(
+                    uid=point.pod,
+                    cap=cap,
+                    rest_cap=cap,
+                    period=point.period,
+                    units=point.units,
+                    mode=wire.HoldOrder() if line is None else self._line(point, line, now, followed),
+                )
 
-    def _followed(self, point: SetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.Follow:
+    def _line(self, point: SetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.LineOrder:
         """Return a line in seconds left."""
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
         # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU
@@ -127,7 +125,7 @@ class SetPointStore:
             loop = self._loops.loop(seen.model, seen.noise)
         elif model.learned:
             loop = self._loops.loop(model, noise)
-        return wire.Follow(
+        return wire.LineOrder(
             pool=line.pool,
             pool_cores=min(line.pool_cores, MOST_CORES),
             units=line.units,
@@ -157,21 +155,3 @@ class SetPointStore:
         if line.response is not None:
             return model_of(line.response, sample, learned=True), line.response.noise_in(sample)
         return wire.Model(a=0.0, b=sample / line.cpu_per_unit), NOISE
-
-
-def _remove(kind: dict[str, dict[str, T]], node: str, pod: str) -> None:
-    pods = kind.get(node, {})
-    pods.pop(pod, None)
-    if not pods:
-        kind.pop(node, None)
-
-
-def _told_guest(pod: LendTo) -> wire.SetPoint:
-    """Return the set point of a guest: it rests at its floor."""
-    guest = wire.Guest(weight=max(1, min(10_000, round(100 * pod.weight))), paused=pod.paused)
-    return wire.SetPoint(uid=pod.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=pod.units, guest=guest)
-
-
-def _told_held(pod: HoldPod) -> wire.SetPoint:
-    """Return the set point of a pod that is held at a rate: its cap stays without operator and agent."""
-    return wire.SetPoint(uid=pod.pod, cap=pod.cap, rest_cap=pod.cap, period=pod.period, application=True)

@@ -28,7 +28,6 @@ from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.leader.changes import Changes
 from punctual.kube.leader.parts import Surroundings, make_parts
 from punctual.kube.metrics import Metrics
-from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.view import PoolView
 
@@ -183,17 +182,17 @@ class Term:
         """Return a view of each pool that this term leads, by name; none before the takeover is done."""
         return self._parts.actors.views() if self.leads else {}
 
-    def reported(self, reported: Reported) -> None:
-        """Take in a node's report."""
-        self._parts.pods.reported(reported)
-
-    def reported_host(self, node: str, host: wire.NodeReport, pods: tuple[wire.PodReport, ...]) -> None:
-        """Take in what a node's report says of the node itself. ``pods``: its chunk pods."""
-        self._parts.guests.reported(node, host, self._parts.pods.guests_of(pods))
-
-    def reported_others(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
-        """Take in what a node's report says of pods that are no chunk pods."""
-        self._parts.rates.reported(node, pods)
+    def heard(self, report: wire.Report) -> None:
+        """Take in a node's report: each part is told of its own pods. Pods that are unknown there are counted."""
+        node = report.node
+        chunks, others = self._caches.pods.on_node(node), self._caches.inventory.pods_on(node)
+        guests = self._parts.pods.reported(node, [pod for pod in report.pods if pod.uid in chunks])
+        self._parts.guests.reported(node, report.host, guests)
+        rest = [pod for pod in report.pods if pod.uid not in chunks]
+        if own := tuple(pod for pod in rest if pod.uid in others):
+            self._parts.rates.reported(node, own)
+        # an agent reports a pod for a minute after its end, when its object may be gone
+        self._metrics.refusals.labels("unknownPod").inc(sum(pod.uid not in others and not pod.over for pod in rest))
 
     # loops
 

@@ -4,23 +4,20 @@ import asyncio
 import io
 import json
 import ssl
-import typing
 from collections import Counter
 
 import aiohttp
 import pytest
 
 from punctual import wire
-from punctual.control.response import Response
 from punctual.errors import Unreachable
-from punctual.kube.agents import report_server
 from punctual.kube.agents.report_server import LARGEST, ReportCallbacks, ReportServer
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.kube.trust.rotation import Rotation
-from punctual.scheduling.model.actions import DropSetPoint, SetPoint
-from punctual.scheduling.model.events import Progress, Reported
+from punctual.rates.model import HoldPod
+from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 AGENT = "system:serviceaccount:lab:punctual-agent"
 HOST = "punctual.lab.svc"
@@ -43,9 +40,7 @@ class Operator:
         self.epoch = 7
         self.now = 1000.0
         self.clock = 50.0
-        self.pods = {"n1": {"p1", "p2"}, "n2": {"p3"}}
-        self.others = {}
-        self.heard, self.others_heard = [], []
+        self.heard = []
         self.refused = Counter()
         self.reviews = []
         self.away = False
@@ -54,12 +49,8 @@ class Operator:
             epoch=lambda: self.epoch,
             now=lambda: self.now,
             monotonic=lambda: self.clock,
-            pods_on=lambda node: self.pods.get(node, set()),
-            others_on=lambda node: self.others.get(node, set()),
             heard=self.heard.append,
-            heard_host=lambda _node, _host, _pods: None,
-            heard_others=lambda node, pods: self.others_heard.append((node, pods)),
-            refused=lambda reason, count: self.refused.update({reason: count}),
+            refused=lambda reason: self.refused.update({reason: 1}),
         )
         self.report_server = ReportServer(
             self.set_points, Reviewer(self.review, lambda: self.clock), callbacks, account=AGENT
@@ -131,48 +122,43 @@ def point(node="n1", pod="p1", **more):
     return SetPoint(**({"node": node, "pod": pod, "cap": 0.1, "period": 0.1, "units": 40, "end": 1030.0} | more))
 
 
-async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
+async def test_a_report_is_heard_once_and_set_points_come_back(stage):
     operator, agents = stage
     operator.set_points.put(point())
     operator.set_points.put(point(node="n2", pod="p3"))
-    faults = {"progress": {"backwards": 2, "empty": 1}, "end": {"notRegular": 1}}
-    pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "over": True, "faults": faults}]
-    status, answer, _ = await agents.post(report(pods=pods))
-    assert status == 200
-    words = frozenset({"progress is lower than before", "progress is empty", "end is not a regular file"})
-    line = Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, over=True, faults=words)
-    assert operator.heard == [Reported("n1", (line,))]
-    assert wire.SetPoints.model_validate(answer) == wire.SetPoints(
-        epoch=7,
-        pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, period=0.1, units=40, units_left=28.0, seconds_left=30.0)],
-    )
+    body = report(pods=[{"uid": "p1", "done": 12, "end": 30}], modes=["Hold"])
+    for _ in range(2):  # the first answer was lost
+        status, answer, _ = await agents.post(body)
+        assert status == 200
+        assert wire.SetPoints.model_validate(answer) == wire.SetPoints(
+            epoch=7, pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, units=40, mode=wire.HoldOrder())]
+        )
+    assert operator.heard == [wire.Report.model_validate(body)]
     assert not operator.refused
 
 
-async def test_what_a_pod_has_shown_of_its_answer_to_cpu_goes_to_the_pool(stage):
+async def test_a_line_is_told_in_seconds_left_at_the_moment_of_the_answer(stage):
     operator, agents = stage
-    model = {"a": 0.0, "b": 8.0, "learned": True}
-    followed = {"needed": 0.5, "sample": 4.0, "samples": 40, "model": model, "noise": 0.05}
-    status, _, _ = await agents.post(report(pods=[{"uid": "p1", "followed": followed}]))
-    assert status == 200
-    ((progress,),) = [heard.pods for heard in operator.heard]
-    assert progress.response == Response(cpu_per_unit=0.5, lag=0.0, delay=0.0, noise=0.1)
-
-
-def test_there_are_words_for_each_fault():
-    assert report_server._FAULTY.keys() == set(typing.get_args(wire.Fault))
-
-
-async def test_seconds_left_are_those_at_the_moment_of_the_answer(stage):
-    operator, agents = stage
-    operator.set_points.put(point())
+    line = FollowedLine(pool="main", pool_cores=1.0, units=40, planned=10.0, cpu_per_unit=0.01, due=1040.0)
+    operator.set_points.put(point(line=line))
     left = []
     for sequence, now in ((1, 1000.0), (2, 1029.5), (3, 1031.0)):
         operator.now = now
-        left.append((await agents.post(report(sequence=sequence)))[1]["pods"][0]["seconds_left"])
-    assert left == [30.0, 0.5, -1.0]
+        _, answer, _ = await agents.post(report(sequence=sequence, modes=["Line"]))
+        left.append(answer["pods"][0]["mode"]["due_seconds_left"])
+    assert left == [40.0, 10.5, 9.0]
     operator.set_points.drop(DropSetPoint("n1", "p1"))
     assert (await agents.post(report(sequence=4)))[1] == {"epoch": 7, "pods": [], "applications_complete": False}
+
+
+async def test_an_agent_of_the_release_before_is_answered_as_it_reads(stage):
+    operator, agents = stage
+    operator.set_points.put(HoldPod("own", "n1", 0.4, 0.02))
+    _, old, _ = await agents.post(report(sequence=1))
+    _, new, _ = await agents.post(report(sequence=2, modes=["Application"]))
+    assert old["pods"][0]["application"] is True
+    assert "mode" not in old["pods"][0]
+    assert new["pods"][0]["mode"] == {"kind": "Application"}
 
 
 REFUSALS = {
@@ -199,27 +185,6 @@ async def test_a_report_is_refused(stage, body, how, status, reason):
     assert operator.heard == []
     # and leaves no trace: the right one is heard
     assert (await agents.post(report()))[0] == 200
-
-
-async def test_pods_of_other_nodes_are_left_out_and_counted(stage):
-    operator, agents = stage
-    status, _, _ = await agents.post(
-        report(pods=[{"uid": "p1"}, {"uid": "p3"}, {"uid": "stranger"}, {"uid": "ended", "over": True}])
-    )
-    assert status == 200
-    assert [p.pod for r in operator.heard for p in r.pods] == ["p1"]
-    assert operator.refused == {"unknownPod": 2}
-
-
-async def test_pods_of_the_users_own_are_told_apart_from_chunks(stage):
-    operator, agents = stage
-    operator.others = {"n1": {"own"}}
-    lines = [{"uid": "p1", "done": 1}, {"uid": "own", "done": 7, "written": 0.3, "cap": 0.4}, {"uid": "stranger"}]
-    for sequence in (1, 1):  # the answer to the first was lost
-        await agents.post(report(sequence=sequence, pods=lines))
-    assert [p.pod for r in operator.heard for p in r.pods] == ["p1"]
-    assert operator.others_heard == [("n1", (wire.PodReport(uid="own", done=7, written=0.3, cap=0.4),))]
-    assert operator.refused == {"unknownPod": 1}
 
 
 async def test_who_does_not_lead_says_so_and_hangs_up(stage):

@@ -5,6 +5,7 @@ import math
 from dataclasses import astuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from punctual import wire
 from punctual.control.response import Response
@@ -19,25 +20,17 @@ def point(pod="p1", node="n1", **more):
     return SetPoint(**({"node": node, "pod": pod, "cap": 0.5, "period": 0.1, "units": 10, "end": 100.0} | more))
 
 
-def told(set_points, node="n1", **done):
-    pods = {uid: wire.PodReport(uid=uid, done=units) for uid, units in done.items()}
-    return {p.uid: p for p in set_points.answer(node, now=90.0, epoch=1, pods=pods).pods}
-
-
-@pytest.mark.parametrize(("done", "left"), [({}, None), ({"p1": None}, None), ({"p1": 4}, 6.0), ({"p1": 11}, 0.0)])
-def test_units_left_follow_from_what_the_report_says(done, left):
-    set_points = SetPointStore()
-    set_points.put(point())
-    assert told(set_points, **done)["p1"].units_left == left
+def told(set_points, node="n1"):
+    return {p.uid: p for p in set_points.answer(node, now=90.0, epoch=1, pods={}).pods}
 
 
 def test_the_newest_counts_and_what_ended_is_gone():
     set_points = SetPointStore()
-    set_points.put(point(end=95.0))
-    set_points.put(point(end=99.0))
+    set_points.put(point(cap=0.3))
+    set_points.put(point(cap=0.4))
     set_points.put(point("p2"))
     set_points.put(point("p3", "n2"))
-    assert {uid: p.seconds_left for uid, p in told(set_points).items()} == {"p1": 9.0, "p2": 10.0}
+    assert {uid: p.cap for uid, p in told(set_points).items()} == {"p1": 0.4, "p2": 0.5}
     set_points.drop(DropSetPoint("n1", "p1"))
     set_points.drop(DropSetPoint("n1", "p1"))
     set_points.drop(DropSetPoint("nowhere", "p1"))
@@ -57,6 +50,20 @@ def test_an_answer_never_holds_more_than_the_wire_allows():
     assert wire.SetPoints.model_validate_json(answer.model_dump_json()) == answer
 
 
+def test_an_answer_that_leaves_pods_out_is_not_complete_so_that_no_agent_releases_them():
+    set_points = SetPointStore()
+    set_points.applications_complete = True
+    set_points.put(HoldPod("own", "n1", 0.3, 0.05))
+    for i in range(1000):
+        set_points.put(point(f"p{i:04}"))
+    with capture_logs() as logs:
+        answers = [set_points.answer(node, now=0.0, epoch=1, pods={}) for node in ("n1", "n1", "n2")]
+    assert [answer.applications_complete for answer in answers] == [False, False, True]
+    assert [(log["event"], log["node"], log["pods"]) for log in logs] == [("set_points_left_out", "n1", 1001)]
+    set_points.drop(DropSetPoint("n1", "p0000"))
+    assert set_points.answer("n1", now=0.0, epoch=1, pods={}).applications_complete
+
+
 def line(**more):
     return FollowedLine(
         **(
@@ -69,7 +76,7 @@ def line(**more):
 def follow(set_points, *, followed=None):
     pods = {} if followed is None else {"p1": wire.PodReport(uid="p1", done=5, followed=followed)}
     (found,) = set_points.answer("n1", now=90.0, epoch=1, pods=pods).pods
-    return found.follow
+    return found.mode
 
 
 @pytest.mark.parametrize(
@@ -90,13 +97,13 @@ def test_a_line_ends_before_the_planned_end_by_what_noise_may_take(more, sample,
     assert found.due_seconds_left == 700.0 - 90.0
     assert (found.pool_cores, found.units, found.floor) == (2.0, 400, 0.025)
     assert (found.model.a, found.model.b) == (0.0, sample / line(**more).cpu_per_unit)
-    assert wire.Follow.model_validate_json(found.model_dump_json()) == found
+    assert wire.LineOrder.model_validate_json(found.model_dump_json()) == found
 
 
 def test_without_a_line_a_pod_holds_its_cap():
     set_points = SetPointStore()
     set_points.put(point())
-    assert follow(set_points) is None
+    assert follow(set_points) == wire.HoldOrder()
 
 
 def alike(model, other):
@@ -116,7 +123,7 @@ async def test_a_chunk_begins_with_what_others_have_shown_and_with_its_controlle
     assert first.noise == pytest.approx(0.05)
     await asyncio.gather(*set_points._loops._searches.values())
     assert follow(set_points).loop.ki > 0.0
-    assert wire.Follow.model_validate_json(follow(set_points).model_dump_json()) == follow(set_points)
+    assert wire.LineOrder.model_validate_json(follow(set_points).model_dump_json()) == follow(set_points)
 
 
 async def test_what_its_own_agent_says_counts_more_once_it_has_seen_something():
@@ -179,17 +186,17 @@ async def test_a_new_agent_goes_on_with_the_model_that_the_last_one_had_learned_
 def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
     set_points = SetPointStore()
     set_points.put(point())
-    set_points.hold(HoldPod("a", "n1", 0.3, 0.05))
-    set_points.hold(HoldPod("a", "n1", 0.4, 0.02))
-    set_points.hold(HoldPod("b", "n2", 0.4, 0.02))
+    set_points.put(HoldPod("a", "n1", 0.3, 0.05))
+    set_points.put(HoldPod("a", "n1", 0.4, 0.02))
+    set_points.put(HoldPod("b", "n2", 0.4, 0.02))
     held = told(set_points)["a"]
-    assert (held.application, held.cap, held.rest_cap, held.period) == (True, 0.4, 0.4, 0.02)
-    assert not told(set_points)["p1"].application
+    assert (held.mode.kind, held.cap, held.rest_cap, held.period) == ("Application", 0.4, 0.4, 0.02)
+    assert told(set_points)["p1"].mode == wire.HoldOrder()
     assert not set_points.answer("n1", now=0.0, epoch=1, pods={}).applications_complete
     set_points.applications_complete = True
     assert set_points.answer("n3", now=0.0, epoch=1, pods={}).applications_complete, "also where none is held"
-    set_points.release(ReleasePod("a", "n1"))
-    set_points.release(ReleasePod("a", "n1"))
+    set_points.drop(ReleasePod("a", "n1"))
+    set_points.drop(ReleasePod("a", "n1"))
     assert told(set_points).keys() == {"p1"}
     assert len(set_points) == 2
     set_points.clear()
@@ -203,7 +210,7 @@ def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processo
     samples = []
     for cap in (0.2, 0.3, 0.9):
         set_points.put(point(cap=cap, line=line))
-        follow = told(set_points)["p1"].follow
+        follow = told(set_points)["p1"].mode
         samples.append((follow.sample, follow.ceiling))
     assert samples == [(5.0, 1.0)] * 3  # ten units of 0.1 s at 0.2 cores
 
@@ -211,15 +218,15 @@ def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processo
 @pytest.mark.parametrize(("weight", "told_weight"), [(1.0, 100), (0.001, 1), (2.5, 250), (1e9, 10_000)])
 def test_a_guest_rests_at_its_floor_and_has_its_weight(weight, told_weight):
     set_points = SetPointStore()
-    set_points.lend(LendTo("n1", "p1", 7, weight))
+    set_points.put(LendTo("n1", "p1", 7, weight))
     assert told(set_points)["p1"] == wire.SetPoint(
-        uid="p1", cap=0.01, rest_cap=0.01, units=7, guest=wire.Guest(weight=told_weight)
+        uid="p1", cap=0.01, rest_cap=0.01, units=7, mode=wire.GuestOrder(weight=told_weight)
     )
-    set_points.lend(LendTo("n1", "p1", 7, weight, paused=True))
-    assert told(set_points)["p1"].guest.paused
+    set_points.put(LendTo("n1", "p1", 7, weight, paused=True))
+    assert told(set_points)["p1"].mode.paused
     assert len(set_points) == 1
     set_points.drop(DropSetPoint("n1", "p1"))
     assert not told(set_points)
-    set_points.lend(LendTo("n1", "p1", 7, weight))
+    set_points.put(LendTo("n1", "p1", 7, weight))
     set_points.clear()
     assert not told(set_points)

@@ -30,7 +30,7 @@ def report(leader, *pods, hosts=None, **host):
     """Let the agent of the node report."""
     hosts = wire.Hosts(cores=4.0) if hosts is None else hosts
     said = wire.NodeReport(**{"hosts": hosts, "guest_priority": "weight", **host})
-    leader.term.reported_host("n1", said, pods)
+    leader.term.heard(wire.Report(node="n1", instance="a", sequence=1, host=said, pods=pods))
 
 
 async def lent(world, **spec):
@@ -73,7 +73,7 @@ async def test_a_guest_job_runs_wherever_its_pools_nodes_have_room_without_a_pro
 async def test_agents_are_told_which_pods_are_guests_until_they_are_gone(world):
     leader, _ = await lent(world)
     told = set_points(leader)
-    assert {(p.cap, p.rest_cap, p.guest) for p in told.values()} == {(0.01, 0.01, wire.Guest(weight=100))}
+    assert {(p.cap, p.rest_cap, p.mode) for p in told.values()} == {(0.01, 0.01, wire.GuestOrder(weight=100))}
     gone, *left = world.server.pods
     leader.caches.informers[1]._tell_deleted(gone)
     await world.until(lambda: set_points(leader).keys() == set(uids(left)))
@@ -89,7 +89,7 @@ async def test_no_guest_starts_where_its_agent_cannot_hold_it_down(world, host):
     await world.until(lambda: world.admitted(job))
     said = wire.NodeReport(**{"hosts": wire.Hosts(cores=4.0), "guest_priority": "weight", **host})
     for _ in range(3):
-        leader.term.reported_host("n1", said, ())
+        leader.term.heard(wire.Report(node="n1", instance="a", sequence=1, host=said))
         await asyncio.sleep(0.05)
     assert not world.server.pods
     report(leader)
@@ -124,7 +124,7 @@ async def guests_run(world, leader, many):
     await world.until(made)
     for pod in pods_of(world, "Guest"):
         leader.see_pod(world.server.be(pod, "Running"))
-    await world.until(lambda: len([one for one in set_points(leader).values() if one.guest]) == many)
+    await world.until(lambda: len([one for one in set_points(leader).values() if one.mode.kind == "Guest"]) == many)
 
 
 @pytest.mark.parametrize(("ahead", "state"), [(600, "Booked"), (4, "Active")])
@@ -213,7 +213,7 @@ async def test_an_edit_of_the_pool_changes_what_its_guests_do(world):
 
     def paused():
         report(leader, hosts=busy)
-        return all(point.guest.paused for point in set_points(leader).values())
+        return all(point.mode.paused for point in set_points(leader).values())
 
     await world.until(paused)
 
@@ -255,3 +255,27 @@ async def test_a_pool_that_is_being_deleted_does_not_wait_for_its_guests(world):
     await world.until(lambda: not world.status(job).get("chunks"))
     report(leader)
     assert len(world.server.pods) == 4
+
+
+async def test_a_report_is_split_once_and_pods_that_are_not_on_the_node_are_counted(world, monkeypatch):
+    leader, _ = await lent(world)
+    promised = world.job("promised", processors={"min": 1, "max": 1})
+    leader.observe("ADDED", promised)
+    await world.until(lambda: len(world.server.pods) == 5)
+    leader.see_pod(started(world.server.pods[-1], "promised"))
+    leader.see_pod(plain("own", "n1"))
+    leader.see_pod(plain("elsewhere", "n2"))
+    parts, heard = leader.term._parts, []
+    monkeypatch.setattr(parts.guests, "reported", lambda node, _, pods: heard.append([pod.uid for pod in pods]))
+    monkeypatch.setattr(parts.rates, "reported", lambda node, pods: heard.append([pod.uid for pod in pods]))
+    monkeypatch.setattr(parts.actors, "tell", lambda pool, event: heard.append([pod.pod for pod in event.pods]))
+    uids = ("own", "pod-0", "elsewhere", "pod-promised", "stranger", "pod-3")
+    report(leader, *(wire.PodReport(uid=uid) for uid in uids), wire.PodReport(uid="ended", over=True))
+    assert heard == [["pod-promised"], ["pod-0", "pod-3"], ["own"]]
+    assert leader.term._metrics.refusals.labels("unknownPod")._value.get() == 2.0
+
+
+def plain(name, node):
+    """Return a running pod of a user."""
+    meta = {"name": name, "uid": name, "namespace": "lab", "resourceVersion": "1", "creationTimestamp": format_time(0)}
+    return {"metadata": meta, "spec": {"nodeName": node, "containers": [{"name": "c"}]}, "status": {"phase": "Running"}}

@@ -31,9 +31,9 @@ class RateExecutor:
         """Carry out an action. Returns at once."""
         match action:
             case HoldPod():
-                self._tools.set_points.hold(action)
+                self._tools.set_points.put(action)
             case ReleasePod():
-                self._tools.set_points.release(action)
+                self._tools.set_points.drop(action)
             case WriteRate(uid, status, urgent):
                 if known := self._tools.directory.rates.get(uid):
                     self._write(known, status, urgent=urgent)

@@ -16,9 +16,10 @@ Values only, standard library only: :mod:`punctual_agent.actuator` reads and wri
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from punctual_agent.cgroup import Cap
+from punctual_agent.modes.mode import Mode, Moment, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,47 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class ApplicationMode(Mode):
     """One pod of an application. Folders are named by their path below the pod's; the pod's own name is empty."""
 
+    kind: ClassVar[str] = "Application"
+    own: ClassVar[bool] = True
     cap: Cap | None
     """The cap to hold. None: its folders get their limits back."""
     folders: Mapping[str, Folder] = field(default_factory=dict)
+
+    @classmethod
+    def ordered(cls, told: Told) -> Self:
+        """Return the mode of a set point. It goes on with the limits that it knows."""
+        before = told.before if isinstance(told.before, cls) else cls(None)
+        return before.told(Cap.of(told.point.cap, told.point.period))
+
+    @classmethod
+    def loaded(cls, raw: Mapping[str, Any]) -> Self:
+        """Return a mode that was saved."""
+        folders = {
+            str(name): Folder(_cap(one["limit"]), _cap(one["there"]), _cap(one["coming"]))
+            for name, one in raw["folders"].items()
+        }
+        return cls(None if raw["cap"] is None else _cap(raw["cap"]), folders)
+
+    @property
+    def saved(self) -> Mode:
+        """All of it."""
+        return self
+
+    @property
+    def rest(self) -> Cap | None:
+        """None: the pod keeps its last cap while the operator or the agent is away."""
+        return None
+
+    def wanted(self, _moment: Moment) -> Mapping[str, Cap]:
+        """Return the cap of each folder, as it was saved."""
+        return {name: one.coming for name, one in self.folders.items()}
+
+    def differs(self, _there: Cap | None, _moment: Moment) -> bool:
+        """Return whether a folder is to have another cap than at the last look."""
+        return not self.folders or not self.settled
 
     @property
     def settled(self) -> bool:
@@ -55,11 +91,12 @@ class Application:
         """Return the application with another cap to hold."""
         return replace(self, cap=cap)
 
-    def seen(self, caps: Mapping[str, Cap]) -> tuple[Self, int]:
-        """Take a look at all folders: their caps. It comes before each write.
+    def unnamed(self) -> Self:
+        """Let its folders have their limits back."""
+        return self.told(None)
 
-        Returns the application after it, and the number of folders in which another program replaced a cap of ours.
-        """
+    def seen(self, caps: Mapping[str, Cap]) -> tuple[Self, int]:
+        """Take a look at all folders: their caps."""
         folders, replaced = {}, 0
         for name, there in caps.items():
             known, limit = self.folders.get(name), there
@@ -70,9 +107,14 @@ class Application:
             folders[name] = Folder(limit, there, self._allowed(limit))
         return replace(self, folders=folders), replaced
 
-    def wrote(self, name: str, there: Cap) -> Self:
-        """Take what a folder has after a write."""
-        return replace(self, folders={**self.folders, name: replace(self.folders[name], there=there)})
+    def wrote(self, caps: Mapping[str, Cap]) -> Self:
+        """Take what folders have after a write."""
+        written = {name: replace(self.folders[name], there=there) for name, there in caps.items()}
+        return replace(self, folders={**self.folders, **written})
 
     def _allowed(self, limit: Cap) -> Cap:
         return self.cap if self.cap is not None and self.cap.share <= limit.share else limit
+
+
+def _cap(raw: Mapping[str, Any]) -> Cap:
+    return Cap(None if raw["quota"] is None else int(raw["quota"]), int(raw["period"]))
