@@ -12,6 +12,7 @@ This module contains only the cycle: the order of the stages, and which module h
 from collections.abc import Iterable, Sequence
 
 from punctual.errors import InvariantError
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.decisions import Decisions
 from punctual.scheduling.engine.dispatcher import Dispatcher
@@ -28,7 +29,6 @@ from punctual.scheduling.engine.repair import Refit, Repair
 from punctual.scheduling.engine.reservations import Reservations
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.engine.transfers import TransferQueue
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import (
     CreateRefused,

@@ -13,8 +13,9 @@ from world import World, job
 
 from punctual import reasons, scheduling, theory
 from punctual.errors import InvariantError
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.health import finding
-from punctual.scheduling.model import ledger, pilots
+from punctual.scheduling.model import pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -28,7 +28,7 @@ from punctual.kube.takeover.statuses import Statuses
 from punctual.kube.translate import delayed, pool_missing, undecided, without_decision
 from punctual.kube.writes.keys import JobKey
 from punctual.kube.writes.writer import Writer
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.events import CreateRefused, JobApplied, JobDeleted
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -17,9 +17,9 @@ from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.schedule import Accepted, Unable
 from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.admission.utilization import UtilizationSchedule
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.repair import Refit, Repair
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan

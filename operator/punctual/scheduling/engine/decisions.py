@@ -13,10 +13,10 @@ from punctual.scheduling.admission.application import Application, Rejected, obj
 from punctual.scheduling.admission.exact import ExactSchedule, accepted
 from punctual.scheduling.admission.offers import VALID, Test
 from punctual.scheduling.admission.schedule import Accepted
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict

@@ -13,11 +13,12 @@ import numpy as np
 
 from punctual import reasons
 from punctual.scheduling.admission.schedule import Claim, ReduceStart
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model import ledger, pilots
-from punctual.scheduling.model.actions import CreateChunk, OfferEnd
+from punctual.scheduling.model import pilots
+from punctual.scheduling.model.actions import CreateChunk
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.node_rules import Ports, conflict
 from punctual.scheduling.model.processors import Place
@@ -153,13 +154,8 @@ class Dispatcher:
 
     def offer(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Offer a running chunk an end."""
-        watch = st.watch(chunk)
-        pod = watch.pod
-        assert pod is not None
-        watch.offered_at = now
-        st.record = st.record.changed(chunk._replace(offered=end))
+        self.state.outbox.add(st.offer(now, chunk, end))
         self.state.touch(st)
-        self.state.outbox.add(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""

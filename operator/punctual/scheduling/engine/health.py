@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from punctual import reasons
-from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
+from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.pod_reasons import IMAGES, NO_ROOM, NO_VOLUME, NOMINATED, Row, row_of
-from punctual.scheduling.model.timing import LOOK, OVERDUE
+from punctual.scheduling.model.timing import BLOCKED, LOOK, OVERDUE
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.forecast import forecast_end
 from punctual.scheduling.state.job_state import SATURATED, ChunkObservation, JobState, expected_end

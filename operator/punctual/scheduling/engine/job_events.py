@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from punctual import reasons
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.node_rules import NodeRules

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from punctual.control.cost_estimation import Fetched
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.actions import Measured
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, PilotSample, Transfers

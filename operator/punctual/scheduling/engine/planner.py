@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual.scheduling.admission.exact import ExactSchedule, current
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, OVERDUE, WARNING

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from punctual import reasons
 from punctual.scheduling.admission.fluid import arrange
 from punctual.scheduling.admission.utilization import UtilizationSchedule
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.processors import Place

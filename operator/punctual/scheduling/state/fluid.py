@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from punctual.scheduling.admission.fluid import FluidJob, FluidNode
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, off
 from punctual.scheduling.state.pool_state import PoolState

@@ -13,6 +13,7 @@ from typing import Any
 from punctual.scheduling.admission.exact import ExactSchedule
 from punctual.scheduling.admission.reservation_test import BookedReservations
 from punctual.scheduling.admission.schedule import Schedule
+from punctual.scheduling.chunks.owner import Key
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, Verdict
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -20,7 +21,7 @@ from punctual.scheduling.model.processors import NO_POD, Occupant, Place, Proces
 from punctual.scheduling.model.resources import NOTHING, Resources
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.holding import Holding
-from punctual.scheduling.state.job_state import JobState, Key
+from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.live_jobs import LiveJobs
 from punctual.scheduling.state.misses import Misses
 from punctual.scheduling.state.offer_searches import OfferSearches

@@ -6,7 +6,7 @@ A record is written before anything acts on it. Progress alone is written at mos
 from dataclasses import dataclass
 
 from punctual import reasons
-from punctual.scheduling.model.actions import Action, CreateChunk, WritePool, WriteStatus
+from punctual.scheduling.model.actions import Action, CreateChunk, StoreResult, WritePool, WriteStatus
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.wording import some
@@ -50,8 +50,11 @@ class Statuses:
             statuses.append(WriteStatus(uid, record, urgent))
         outbox.touched.clear()
         statuses += self._progress(now)
-        out = [*outbox.results, *statuses, *self._without_lost(outbox.actions)]
-        outbox.results, outbox.actions = [], []
+        actions, outbox.actions = self._without_lost(outbox.actions), []
+        results = [action for action in actions if isinstance(action, StoreResult)]
+        if results:
+            actions = [action for action in actions if not isinstance(action, StoreResult)]
+        out = [*results, *statuses, *actions]
         if self.state.spec is not None and self.state.outdated.recorded():
             pool, old = self.pool_record(), outbox.pool_written
             if pool != old:
