@@ -21,9 +21,9 @@ from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfe
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
 from punctual.scheduling.model.ranges import Count, Counts, Range, Ranges
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import last_words, span
 from punctual.scheduling.state.job_state import ChunkObservation, expected_end
-from punctual.scheduling.state.startup_times import StartupTimes
 from punctual.theory.cost import Cost
 
 CHANGE = {

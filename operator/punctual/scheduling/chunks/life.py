@@ -50,20 +50,16 @@ class Observation:
     """Its agent has said its last word: what it has not answered by then, it never will."""
 
 
-def state(now: float, chunk: Chunk, seen: Observation) -> State:
+def state(now: float, chunk: Chunk, seen: Observation) -> State:  # noqa: PLR0911  one line per state reads best
     """Return the state of a chunk, by the table above."""
     if (pod := seen.pod) is None:
         return "Created"
-    if (outcome := pod.outcome) is not None:
-        return "Failed" if outcome == "Failed" else _after_success(now, chunk, seen, pod)
-    if pod.deleting:
-        return "Leaving"
-    if not pod.runs or chunk.offered is None:
-        return "Running" if pod.runs else "Starting"
-    return "Unsent" if seen.offered_at is None else "Asked"
-
-
-def _after_success(now: float, chunk: Chunk, seen: Observation, pod: PodObserved) -> State:
+    if pod.outcome is None and not pod.deleting:
+        if not pod.runs or chunk.offered is None:
+            return "Running" if pod.runs else "Starting"
+        return "Unsent" if seen.offered_at is None else "Asked"
+    if pod.outcome != "Succeeded":
+        return "Leaving" if pod.outcome is None else "Failed"
     open_offer = chunk.offered is not None or (pod.offered and chunk.end == chunk.origin)
     if not open_offer or seen.over:
         return "Done"

@@ -1,7 +1,7 @@
 """What owns chunks: a job with its record, what is seen of its chunks, and the transitions of both.
 
-Each transition changes the record and returns what the owner tells. Who is told, and what else follows, is the owner's:
-a Pool frees processors and plans again, guests start the rest elsewhere.
+Each transition changes the record and returns what is to be told. What else follows is the owner's own: a Pool frees
+processors and plans again, guests start the rest elsewhere.
 """
 
 from collections.abc import Iterator

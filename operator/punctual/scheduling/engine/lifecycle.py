@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from punctual import reasons
 from punctual.scheduling.chunks import ledger, life
-from punctual.scheduling.chunks.owner import Key
 from punctual.scheduling.engine.measurements import Measurements
 from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult
 from punctual.scheduling.model.events import PodObserved
@@ -43,13 +42,6 @@ class Lifecycle:
             self.state.outdated.work_changed()
         if kept.size == 0:  # it had begun no unit
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
-
-    def see_success(self, now: float, st: JobState, key: Key) -> None:
-        """Account a chunk with a successful pod if it is still owned and its last report is known."""
-        chunk = st.chunk(*key)
-        watch = st.watches.get(key)
-        if chunk and watch and watch.pod and watch.pod.outcome == "Succeeded":
-            self.succeeded(now, st, chunk, watch)
 
     def succeeded(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
         """Account the chunk; if it may have stopped early, only once it is known how many units are done."""
@@ -144,15 +136,18 @@ class Lifecycle:
         st.refused_for = reason
         self.state.outdated.caused_by(st.job.uid, reason)
 
+    def end_pod(self, now: float, st: JobState, chunk: Chunk) -> None:
+        """End the pod of a chunk. One that was never seen is ended when it appears."""
+        if (pod := st.watch(chunk).pod) is None:
+            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
+        else:
+            self.endings.end(now, pod)
+
     def end_and_lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
     ) -> None:
         """End the chunk's pod, if it has one, and take its units back."""
-        pod = st.watch(chunk).pod
-        if pod is None:
-            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
-        else:
-            self.endings.end(now, pod)
+        self.end_pod(now, st, chunk)
         self.lose(now, st, chunk, reason, message, own=own, durable=durable)
 
     def lose(
@@ -229,11 +224,7 @@ class Lifecycle:
     def fail(self, now: float, st: JobState, reason: str, message: str) -> None:
         """End the job without success: its running pods are ended, its completed units stay on record."""
         for chunk in st.record.chunks:
-            pod = st.watch(chunk).pod
-            if pod is None:
-                self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
-            else:
-                self.endings.end(now, pod)
+            self.end_pod(now, st, chunk)
         verdict = Verdict("True", reason, message)
         st.record = st.record._replace(
             chunks=(),

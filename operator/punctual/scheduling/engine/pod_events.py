@@ -116,7 +116,7 @@ class PodEvents:
             self.lifecycle.endings.leave(now, pod, st.job.retention)
         elif st is not None and pod.kind == "Reduce" and st.record.completed_condition is not None:
             self.lifecycle.endings.stop(now, pod)
-        elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
+        elif st is not None or pod.phase != "Failed":
             self.lifecycle.endings.end(now, pod)
 
     def gone(self, now: float, namespace: str, name: str) -> None:
@@ -166,10 +166,10 @@ class PodEvents:
                 self.state.outbox.progressed[st.job.uid] = None
             if p.end is not None and p.end < chunk.end and life.was_asked(chunk, watch.pod):
                 self.lifecycle.answered(now, st, chunk, p.end)
-            elif watch.ended_at is not None and p.over:
-                # The arrival time of the report does not decide: it may have been read before the end and delayed.
-                watch.over = True
-            self.lifecycle.see_success(now, st, chunk.key)
+            # The arrival time of the report does not decide: it may have been read before the end and delayed.
+            watch.over |= p.over and watch.ended_at is not None
+            if watch.pod.outcome == "Succeeded" and (kept := st.chunk(*chunk.key)) is not None:
+                self.lifecycle.succeeded(now, st, kept, watch)
 
     def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
         """Emit one event per job for faults in its workers' files: all its chunks run the same program."""

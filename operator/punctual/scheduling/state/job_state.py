@@ -169,7 +169,7 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
         return "Promised"
 
     @property
-    def loose(self) -> bool:
+    def is_statistical(self) -> bool:
         """Whether it was admitted statistically."""
         return self.record.admitted is not None and self.record.admitted.reason == reasons.ADMITTED_STATISTICALLY
 
