@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from punctual.kube.api import DivisibleJob, parse
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.timeline import Placement, Timeline
-from punctual.scheduling.state.startup_times import StartupTimes
 from punctual.theory.cost import Cost
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture

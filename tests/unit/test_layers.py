@@ -87,7 +87,8 @@ def test_readers_of_a_pool_use_its_view():
     assert not found
 
 
-KINDS = re.compile(r"\b(FastSchedule|StatisticalQueue)\b|schedule\.kind\b")
+KINDS = re.compile(r"\b(FastSchedule|StatisticalQueue|UtilizationSchedule)\b|schedule\.kind\b")
+PLAN = re.compile(r"\bExactSchedule\b")
 CHOICE = "engine/admission_mode.py"
 
 
@@ -96,6 +97,14 @@ def test_one_module_alone_tells_the_kinds_of_schedules_apart():
     known = {path for name in ("engine", "state") for path in (folder / name).glob("*.py") if path != folder / CHOICE}
     assert [path.name for path in sorted({*known, folder / "pool.py"}) if KINDS.search(path.read_text())] == []
     assert KINDS.search((folder / CHOICE).read_text())
+    plans = {path.name for path in known if PLAN.search(path.read_text())}
+    assert plans == {"planner.py", "pool_state.py"}, "a plan is put in force by Planner.follow, and is there at first"
+
+
+def test_terms_of_promises_are_told_from_the_spec_in_one_place():
+    told = re.compile(r"(?:spec|asked|old|applied)\.(?:fluid|loose)\b")
+    folder = ROOT / "operator/punctual/scheduling"
+    assert [path.name for path in sorted(folder.rglob("*.py")) if told.search(path.read_text())] == ["terms.py"]
 
 
 METHODS, FIELDS, MODULES = 25, 20, 16

@@ -10,7 +10,7 @@ def answer(now: float, st: GuestState) -> None:
     """Say whether the job can run."""
     if st.record.ended:
         return
-    guest, before = st.guest, st.record.admitted
+    guest, before = st.job, st.record.admitted
     if guest.refusal is not None:
         verdict = Verdict("False", *guest.refusal)
     elif guest.suspend:
@@ -28,9 +28,9 @@ def answer(now: float, st: GuestState) -> None:
 
 def finish(now: float, st: GuestState) -> None:
     """End the job if nothing is left to do."""
-    if st.record.completed.total == st.guest.units:
+    if st.record.completed.total == st.job.units:
         taken = span(now - st.record.started) if st.record.started is not None else "no time"
-        verdict = Verdict("True", reasons.COMPLETED, f"{some(st.guest.units, 'unit')} done in {taken}")
+        verdict = Verdict("True", reasons.COMPLETED, f"{some(st.job.units, 'unit')} done in {taken}")
         st.record = st.record._replace(completed_condition=verdict)
         st.emit("Normal", verdict.reason, verdict.message)
     if st.record.completed_condition or st.record.failed_condition:

@@ -31,14 +31,14 @@ class Cluster:
         for st in self.guests.values():
             for name in [*(c.node for c in st.record.chunks), *(arrival.node for arrival in st.arrivals)]:
                 if name in self.nodes:
-                    self.nodes[name].take(st.guest)
+                    self.nodes[name].take(st.job)
 
     def release(self, now: float) -> None:
         """Count the chunks that were asked to leave as gone: the others soon share what they have."""
         for st in self.guests.values():
             for chunk in st.record.chunks:
                 if chunk.node in self.nodes and leaves(now, st, chunk):
-                    self.nodes[chunk.node].release(st.guest)
+                    self.nodes[chunk.node].release(st.job)
 
     def best(self, now: float, guest: Guest, *, busy: bool, other_than: str = "") -> NodeState | None:
         """Return the node for a chunk: an idle one first, then by what it gets there, then by the use of hosts.

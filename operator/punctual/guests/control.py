@@ -15,8 +15,8 @@ from punctual.guests.guest import GuestState
 from punctual.guests.model import Action, Event, Guest, GuestApplied, GuestDeleted, NodeReported, NodesSeen
 from punctual.guests.starts import Starts
 from punctual.guests.stays import Stays
-from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import DeleteJob, DropSetPoint, EndPod, WriteStatus
+from punctual.scheduling.chunks import ledger
+from punctual.scheduling.model.actions import DeleteJob, DropSetPoint, EndPod, StoreResult, WriteStatus
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
 from punctual.scheduling.model.job import JobRecord
 
@@ -70,12 +70,13 @@ class GuestControl:
         self._stays.decide(now)
         self._starts.arrive(now)
         self._starts.place(now)
-        results = [action for st in self._cluster.guests.values() for action in st.before]
         statuses = self._statuses(now)
-        about = [action for st in self._cluster.guests.values() for action in st.after]
+        told = [action for st in self._cluster.guests.values() for action in st.told]
+        results = [action for action in told if isinstance(action, StoreResult)]
+        about = [action for action in told if not isinstance(action, StoreResult)]
         others, self._others = self._others, []
         for st in self._cluster.guests.values():
-            st.before, st.after = [], []
+            st.told = []
         return [*results, *statuses, *others, *about]
 
     # events
@@ -98,15 +99,15 @@ class GuestControl:
                     self._observe(now, st, event)
             case PodGone(namespace, name):
                 self._gone(namespace, name)
-            case CreateRefused(job=uid, begin=begin, attempt=attempt):
-                if (st := self._cluster.guests.get(uid)) and (chunk := st.chunk(begin, attempt)):
+            case CreateRefused(job=uid, kind=kind, begin=begin, attempt=attempt):
+                if (st := self._cluster.guests.get(uid)) and (chunk := st.chunk(kind, begin, attempt)):
                     st.lose(chunk, own=False)
                     st.refused_at = st.refused_at if event.taken else now
 
     def _apply(self, now: float, guest: Guest, record: JobRecord | None) -> None:
         st = self._cluster.guests.get(guest.uid)
         if st is not None:
-            st.guest = guest
+            st.job = guest
             answer(now, st)
             st.record = ledger.within(st.record, guest.units)
             for chunk in [chunk for chunk in st.record.chunks if chunk.end > guest.units]:
@@ -142,7 +143,7 @@ class GuestControl:
                 self._others.append(EndPod(pod.namespace, pod.name, pod.uid))
 
     def _observe(self, now: float, st: GuestState, pod: PodObserved) -> None:
-        chunk = st.chunk(pod.begin, pod.attempt)
+        chunk = st.chunk(pod.kind, pod.begin, pod.attempt)
         if chunk is not None:
             st.observe(now, chunk, pod)
         elif not pod.deleting and pod.outcome is not None:
@@ -157,7 +158,7 @@ class GuestControl:
         self._by_uid.pop(pod.uid, None)
         self._others.append(DropSetPoint(pod.node, pod.uid))
         st = self._cluster.guests.get(pod.job)
-        if st and (chunk := st.chunk(pod.begin, pod.attempt)):
+        if st and (chunk := st.chunk(pod.kind, pod.begin, pod.attempt)):
             st.lose(chunk, own=False)
 
     def _report(self, now: float, event: NodeReported) -> None:
@@ -173,15 +174,15 @@ class GuestControl:
             st = self._cluster.guests.get(pod.job) if pod else None
             if pod is None or st is None or pod.node != event.node:
                 continue  # a report about a pod counts only from its own node
-            if chunk := st.chunk(pod.begin, pod.attempt):
+            if chunk := st.chunk(pod.kind, pod.begin, pod.attempt):
                 st.report(now, chunk, seen)
 
     def _expire(self, now: float, st: GuestState) -> None:
         """Delete a job at the end of its time to live."""
         over = st.record.over
-        if st.guest.ttl is not None and over is not None and now >= over + st.guest.ttl and not st.deleted:
+        if st.job.ttl is not None and over is not None and now >= over + st.job.ttl and not st.deleted:
             st.deleted = True
-            self._others.append(DeleteJob(st.uid))
+            self._others.append(DeleteJob(st.job.uid))
 
     # statuses
 
@@ -189,7 +190,7 @@ class GuestControl:
         """Return the records that have changed, and those with new progress once in a while."""
         found: list[Action] = []
         for uid, st in self._cluster.guests.items():
-            done = st.record.completed.total + sum(st.of(chunk).done for chunk in st.record.chunks)
+            done = st.record.completed.total + sum(st.watch(chunk).done for chunk in st.record.chunks)
             shown = st.record._replace(done=done, running=len(st.record.chunks))
             at, before, told = self._written.get(uid, (-inf, None, None))
             if st.record != before or (shown != told and abs(now - at) >= PROGRESS):

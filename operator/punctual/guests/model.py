@@ -24,17 +24,13 @@ from punctual.scheduling.model.actions import (
     WriteStatus,
 )
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
-from punctual.scheduling.model.job import JobRecord, Restart, Retention
+from punctual.scheduling.model.job import JobRecord, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
-    """A guest job as specified."""
+class Guest(Work):
+    """A guest job as specified. Its chunks leave while it is suspended or refused."""
 
-    uid: str
-    namespace: str
-    name: str
-    units: int
     cpu_per_unit: float
     """CPU seconds of a unit, estimated, more than 0. It counts until chunks have shown what a unit takes."""
     most: int | None = None
@@ -42,25 +38,14 @@ class Guest:
     policy: Policy = "LingerLonger"
     weight: float = 1.0
     """Its share of the CPU that guests get, against the weights of others; more than 0."""
-    restart: Restart = "Redo"
     cores: float = 1.0
     """CPU that a chunk can use."""
     memory: int = 0
     """Bytes that a chunk needs."""
     most_lost: float = 60.0
     """CPU seconds that the end of one pod may cost, at most. A single unit may cost more."""
-    chunk_retries: int = 3
-    stall_timeout: float = 60.0
-    """Seconds without progress and CPU after which a chunk on an idle node has failed."""
     start_timeout: float = 300.0
     """Seconds in which a pod must run."""
-    retention: Retention = "Failed"
-    ttl: float | None = None
-    """Seconds after its end, or its refusal, until it is deleted; None: it stays."""
-    generation: int = 0
-    refusal: tuple[str, str] | None = None
-    """Why it cannot run (reason, message); its chunks leave. None: it can."""
-    suspend: bool = False
     preview: bool = False
     """Its chunks run, and moves are decided and reported, but no chunk moves."""
 

@@ -13,13 +13,13 @@ LATE: Final = 2.0
 
 def missed(now: float, st: GuestState, chunk: Chunk) -> bool:
     """Whether a chunk was asked to leave and has not answered in time."""
-    known = st.of(chunk)
+    known = st.watch(chunk)
     return known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
 
 
 def listen(now: float, st: GuestState, chunk: Chunk) -> None:
     """Note if a chunk has not answered an offer in time."""
-    known = st.of(chunk)
+    known = st.watch(chunk)
     if not known.missed and missed(now, st, chunk):
         known.missed, st.missed_at = True, now
 
@@ -31,7 +31,7 @@ def deaf(now: float, st: GuestState) -> bool:
 
 def leaves(now: float, st: GuestState, chunk: Chunk) -> bool:
     """Whether a chunk has handed back its rest, or was asked to and may still answer."""
-    asked = st.of(chunk).offered_at is not None
+    asked = st.watch(chunk).offered_at is not None
     return chunk.end < chunk.origin or (asked and not missed(now, st, chunk))
 
 
@@ -40,16 +40,16 @@ def in_time(now: float, st: GuestState, chunk: Chunk, rate: float, *, seconds: f
 
     That is: if it ends the unit that it has begun, or all of its units if a pod that is killed keeps none.
     """
-    known = st.of(chunk)
+    known = st.watch(chunk)
     silent = deaf(now, st) or (known.offered_at is not None and not known.answered)
     if known.done >= chunk.size:
         needed = 0.0
-    elif silent and st.guest.restart == "Redo":
+    elif silent and st.job.restart == "Redo":
         needed = st.ahead(chunk)
     else:
         begun = min(st.cpu_per_unit, max(0.0, known.cpu - known.done * st.cpu_per_unit))
         needed = st.cpu_per_unit - begun
-    return needed <= seconds * rate * st.guest.cores
+    return needed <= seconds * rate * st.job.cores
 
 
 def at_stake(now: float, st: GuestState, chunk: Chunk, rate: float) -> float:

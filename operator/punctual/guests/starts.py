@@ -5,11 +5,12 @@ from math import ceil, inf
 from typing import Final
 
 from punctual.guests.cluster import Cluster
-from punctual.guests.guest import ANSWER, REFUSED, Arrival, GuestState
+from punctual.guests.guest import ANSWER, Arrival, GuestState
 from punctual.guests.nodes import NodeState
 from punctual.guests.together import Place, end_together
 from punctual.linger.policy import lingers
 from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.model.timing import BLOCKED
 
 STARTS: Final = 200
 """Most chunks that start in one step."""
@@ -32,20 +33,20 @@ class Starts:
                 node = self.cluster.nodes.get(arrival.node)
                 if node is None:
                     continue
-                node.cores, node.memory = node.cores - st.guest.cores, node.memory - st.guest.memory
+                node.cores, node.memory = node.cores - st.job.cores, node.memory - st.job.memory
                 wanted = ripe and not st.stopped and bool(st.remaining)
-                if wanted and node.takes(now, st.guest, busy=lingers(st.guest.policy)):
+                if wanted and node.takes(now, st.job, busy=lingers(st.job.policy)):
                     self._begin(now, st, node)
 
     def place(self, now: float) -> None:
         """Start chunks on free places, for the job with the least share first."""
         self._admit()
-        asking = [st for st in self.cluster.guests.values() if st.wants and abs(now - st.refused_at) >= REFUSED]
+        asking = [st for st in self.cluster.guests.values() if st.wants and abs(now - st.refused_at) >= BLOCKED]
         for _ in range(STARTS):
             if not asking:
                 return
-            st = min(asking, key=lambda st: (st.share, st.uid))
-            node = self.cluster.best(now, st.guest, busy=lingers(st.guest.policy))
+            st = min(asking, key=lambda st: (st.share, st.job.uid))
+            node = self.cluster.best(now, st.job, busy=lingers(st.job.policy))
             if node is None or not self._begin(now, st, node) or not st.wants:
                 asking.remove(st)
 
@@ -63,7 +64,7 @@ class Starts:
 
         On a busy node it is to end with the job's others. Return whether that is possible.
         """
-        guest, rate, least = st.guest, node.rate(st.guest, more=True), node.least_rate(st.guest)
+        guest, rate, least = st.job, node.rate(st.job, more=True), node.least_rate(st.job)
         cpu = st.length.seconds * rate * guest.cores
         if guest.restart == "Redo":
             cpu = min(cpu, guest.most_lost)
@@ -83,11 +84,11 @@ class Starts:
 
     def _in_time(self, st: GuestState, rate: float) -> float:
         """Return the CPU seconds of a new chunk that works at a rate and ends when all of the job's places do."""
-        cores, start = st.guest.cores, st.start.seconds
+        cores, start = st.job.cores, st.start.seconds
         places = [Place(start, rate)]
         for chunk in st.record.chunks:
             node = self.cluster.nodes.get(chunk.node)
-            speed = 0.0 if node is None else node.rate(st.guest, more=False)
+            speed = 0.0 if node is None else node.rate(st.job, more=False)
             if speed > 0.0:
                 places.append(Place(start + st.ahead(chunk) / cores / speed, speed))
         end = end_together(st.remaining.total * st.cpu_per_unit / cores, places)

@@ -40,24 +40,24 @@ class Stays:
         finish(now, st)
 
     def _supervise_one(self, now: float, st: GuestState, chunk: Chunk) -> None:
-        known = st.of(chunk)
+        known = st.watch(chunk)
         node = self.cluster.nodes.get(chunk.node)
         if node is not None and node.looked_at(now):
             listen(now, st, chunk)
         if (self.cluster.seen and node is None) or _overdue(now, st, chunk, node):
             st.lose(chunk, own=False)
         elif known.pod is not None and known.pod.outcome == "Succeeded":
-            st.succeed(now, chunk, known.pod)
-        elif known.pod is not None and known.pod.waits and now - chunk.created > st.guest.start_timeout:
+            st.conclude(now, chunk)
+        elif known.pod is not None and known.pod.waits and now - chunk.created > st.job.start_timeout:
             st.lose(chunk, own=True, message=known.pod.unstarted)
-        elif node is not None and _stalled(now, known, node, st.guest.stall_timeout):
-            limit = span(st.guest.stall_timeout)
+        elif node is not None and _stalled(now, known, node, st.job.stall_timeout):
+            limit = span(st.job.stall_timeout)
             st.lose(chunk, own=True, message=f"neither progress nor CPU for {limit} on an idle node")
         elif node is not None and (cause := _must_stop(st, chunk, node)):
             self._stop(now, st, chunk, cause, node)
 
     def _stop(self, now: float, st: GuestState, chunk: Chunk, cause: Cause, node: NodeState) -> None:
-        known = st.of(chunk)
+        known = st.watch(chunk)
         if known.pod is None or not known.pod.runs:
             if cause != "AtRisk" and known.pod is not None:
                 st.lose(chunk, own=False)  # it has done nothing yet
@@ -78,17 +78,17 @@ class Stays:
             return
         for st in self.cluster.guests.values():
             for chunk in list(st.record.chunks):
-                pod = st.of(chunk).pod
+                pod = st.watch(chunk).pod
                 if chunk.node == name and pod is not None and pod.waits:
                     st.lose(chunk, own=False)
         here = {
-            (st.uid, *chunk.key): (st, chunk)
+            (st.job.uid, *chunk.key): (st, chunk)
             for st in self.cluster.guests.values()
             for chunk, known, _ in st.running()
             if chunk.node == name and known.evicted_at is None
         }
         candidates = [
-            Candidate(key, at_stake(now, st, chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
+            Candidate(key, at_stake(now, st, chunk, node.rate(st.job, more=False)), st.watch(chunk).memory)
             for key, (st, chunk) in here.items()
         ]
         for one in victims(candidates, excess):
@@ -120,20 +120,20 @@ class Stays:
             known.told = None
             st.pause(chunk, paused=False)
             return
-        goal = self.cluster.best(now, st.guest, busy=lingers(st.guest.policy), other_than=chunk.node)
+        goal = self.cluster.best(now, st.job, busy=lingers(st.job.policy), other_than=chunk.node)
         move = None if goal is None else _move(st, chunk, node, goal, silent=silent or deaf(now, st))
         # what came to a busy node is not to move on at once: it knows the node only for as long as it is there
-        age = node.age if known.ran is None else min(node.age, now - known.ran)
-        found = decide(st.guest.policy, age, move)
+        age = node.age if known.running_since is None else min(node.age, now - known.running_since)
+        found = decide(st.job.policy, age, move)
         if not silent and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
             found = replace(found, step="Run")  # it has no more to hand back
         _tell(now, st, chunk, "Policy", found, node, goal=goal, move=move)
         goes = found.step in {"Move", "Queue"}
         if goes:
-            node.release(st.guest)
+            node.release(st.job)
             if goal is not None:
-                goal.take(st.guest)
-        if st.guest.preview:
+                goal.take(st.job)
+        if st.job.preview:
             return
         st.pause(chunk, paused=found.step == "Pause")
         if goes and silent:
@@ -145,10 +145,10 @@ class Stays:
 def _move(st: GuestState, chunk: Chunk, node: NodeState, goal: NodeState, *, silent: bool) -> Move:
     """Return the move of a chunk's rest. A chunk that answers no offer would lose what it has not saved."""
     return Move(
-        node.rate(st.guest, more=False),
-        goal.rate(st.guest, more=True),
+        node.rate(st.job, more=False),
+        goal.rate(st.job, more=True),
         st.start.seconds,
-        lost=st.loss(chunk) / st.guest.cores if silent else 0.0,
+        lost=st.loss(chunk) / st.job.cores if silent else 0.0,
         left=st.left(chunk),
     )
 
@@ -165,15 +165,15 @@ def _tell(  # noqa: PLR0917  each is one of those that a decision is about
     move: Move | None = None,
 ) -> None:
     """Tell a decision, if it is another one than before."""
-    known = st.of(chunk)
+    known = st.watch(chunk)
     if known.pod is None or known.told == (cause, decision.step):
         return
     known.told = cause, decision.step
     told = Decided(
-        job=st.uid,
+        job=st.job.uid,
         pod=known.pod.uid,
         node=chunk.node,
-        policy=st.guest.policy,
+        policy=st.job.policy,
         cause=cause,
         decision=decision,
         host_use=node.use,
@@ -183,36 +183,36 @@ def _tell(  # noqa: PLR0917  each is one of those that a decision is about
         left=st.left(chunk),
         loss=st.loss(chunk),
         deaf=deaf(now, st),
-        acted=not (st.guest.preview and cause == "Policy"),
+        acted=not (st.job.preview and cause == "Policy"),
     )
-    st.after.append(told)
+    st.told.append(told)
 
 
 def _overdue(now: float, st: GuestState, chunk: Chunk, node: NodeState | None) -> bool:
     """Whether a chunk that must leave is still there. One of a deaf job goes when it has least to lose."""
-    known = st.of(chunk)
+    known = st.watch(chunk)
     if known.evicted_at is None:
         return st.stopped and missed(now, st, chunk)
     rest = known.evicted_at + ANSWER - now
     if node is not None and deaf(now, st) and not known.answered:
-        return not in_time(now, st, chunk, node.rate(st.guest, more=False), seconds=rest)
+        return not in_time(now, st, chunk, node.rate(st.job, more=False), seconds=rest)
     return rest < 0.0
 
 
 def _stalled(now: float, known: ChunkState, node: NodeState, limit: float) -> bool:
     """Whether a chunk does nothing although its node is idle. A silent agent is no evidence."""
-    if known.ran is None or known.paused or node.busy or not node.looked_at(now):
+    if known.running_since is None or known.paused or node.busy or not node.looked_at(now):
         known.moved = now
     return now - known.moved > limit
 
 
 def _must_stop(st: GuestState, chunk: Chunk, node: NodeState) -> Cause | None:
     """Return why a chunk must hand back what it has not begun; None: it need not, or was asked."""
-    if st.of(chunk).offered_at is not None or chunk.end < chunk.origin:
+    if st.watch(chunk).offered_at is not None or chunk.end < chunk.origin:
         return None
     if st.stopped:
         return "Suspended"
     if not node.node.schedulable:
         return "Unschedulable"
-    at_risk = st.guest.restart == "Redo" and st.loss(chunk) > st.guest.most_lost and st.left(chunk) > 0.0
+    at_risk = st.job.restart == "Redo" and st.loss(chunk) > st.job.most_lost and st.left(chunk) > 0.0
     return "AtRisk" if at_risk else None

@@ -12,6 +12,7 @@ This module contains only the cycle: the order of the stages, and which module h
 from collections.abc import Iterable, Sequence
 
 from punctual.errors import InvariantError
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.decisions import Decisions
 from punctual.scheduling.engine.dispatcher import Dispatcher
@@ -28,7 +29,6 @@ from punctual.scheduling.engine.repair import Refit, Repair
 from punctual.scheduling.engine.reservations import Reservations
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.engine.transfers import TransferQueue
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import (
     CreateRefused,
@@ -45,6 +45,7 @@ from punctual.scheduling.model.events import (
     ReservationDeleted,
 )
 from punctual.scheduling.model.job import Job
+from punctual.scheduling.model.pool_spec import UNREAD
 from punctual.scheduling.model.timing import LEAVE
 from punctual.scheduling.state.endings import Endings
 from punctual.scheduling.state.job_state import JobState
@@ -85,9 +86,9 @@ class Pool:
         self._jobs = JobEvents(state, lifecycle)
         self._pods = PodEvents(state, lifecycle, dispatcher, set_points)
         self._nodes = NodeEvents(state, lifecycle)
-        self._pool_edits = PoolEdits(state, planner, self._reservations, self._nodes, mode.refit)
+        self._pool_edits = PoolEdits(state, mode, self._reservations, self._nodes)
         self._unread: list[Event] = []
-        """Events of a restore that the first step processes."""
+        """Events that the next step processes: those of a restore, or all while the pool's spec is not known."""
 
     def restore(self, now: float, events: Iterable[Event]) -> list[Action]:
         """Read the recorded state; return only the stamps (WriteStatus, WritePool) of the new epoch.
@@ -116,8 +117,7 @@ class Pool:
         In between, :meth:`quote` tells what the jobs that were just answered would have been promised instead.
         """
         self._count_misses(now)
-        self._take_all(now, events)
-        if self._state.spec is None:
+        if not self._take_all(now, events):
             return
         self._reservations.take_up(now)
         self._apply_edits(now)
@@ -135,8 +135,8 @@ class Pool:
 
     def act(self, now: float) -> list[Action]:
         """Do the second half of a step: give processors work, search for offers and return actions."""
-        if self._state.spec is None:
-            return self._statuses.flush(now)
+        if self._state.spec is UNREAD:
+            return []
         self._reservations.clear(now)
         self._dispatcher.work(now)
         self._transfers.work(now)
@@ -152,8 +152,6 @@ class Pool:
     def _count_misses(self, now: float) -> None:
         """Pass the outcomes of promises to the miss-ratio controller, and its bound to the schedule."""
         state = self._state
-        if state.spec is None:
-            return
         changed = state.misses.follow(now, state.spec, state.jobs.values())
         if (controller := state.misses.controller) is None:
             return
@@ -164,12 +162,19 @@ class Pool:
             state.outdated.record_changed()
         self._mode.limit(controller.bound)
 
-    def _take_all(self, now: float, events: Sequence[Event]) -> None:
-        for event in (*self._unread, *events):
+    def _take_all(self, now: float, events: Sequence[Event]) -> bool:
+        """Process events; before the pool's spec is known, they wait for it. Return whether it is."""
+        waiting, self._unread = [*self._unread, *events], []
+        if self._state.spec is UNREAD:
+            waiting.sort(key=lambda event: not isinstance(event, PoolApplied))
+            if not waiting or not isinstance(waiting[0], PoolApplied):
+                self._unread = waiting
+                return False
+        for event in waiting:
             self._take(now, event)
             if not isinstance(event, Reported):
                 self._state.outdated.record_changed()
-        self._unread = []
+        return True
 
     def _apply_edits(self, now: float) -> None:
         for uid in self._state.edits:
@@ -181,7 +186,7 @@ class Pool:
     @property
     def backlog(self) -> int:
         """Return the number of decisions and offers still owed. Step again at once while it is not 0."""
-        if self._state.spec is None:
+        if self._state.spec is UNREAD:
             return 0
         return len(self._state.waiting) + len(self._state.searches) + len(self._reservations.searches)
 

@@ -97,7 +97,7 @@ class PoolView:
     def reserve(self, uid: str) -> Reserve | None:
         """Return what the plan of a job leaves free. None: its cost is not known."""
         spec, cost = self._state.spec, self.cost(uid)
-        return None if spec is None or cost is None else Reserve(spec.headroom, self._state.margin(cost))
+        return None if cost is None else Reserve(spec.headroom, self._state.margin(cost))
 
     def slowed(self, uid: str) -> float:
         """Return the observed slowdown of a job's units against its cost, at least 1."""

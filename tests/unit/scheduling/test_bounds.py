@@ -11,7 +11,7 @@ from world import Worker, World, job
 from punctual.kube.api.fields import MAX_RANGES
 from punctual.kube.format import duration
 from punctual.scheduling.admission import offers
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.ranges import Counts, Ranges
 

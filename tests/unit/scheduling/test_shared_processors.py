@@ -9,7 +9,9 @@ from agents import Agents
 from world import Worker, World, job
 
 from punctual import reasons
+from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import places_of
 
 SPEC = PoolSpec(
     name="main", cpu=1.0, headroom=0.1, margin=2.0, admission="Utilization", pods_per_processor=4, memory=2**30
@@ -309,3 +311,10 @@ def test_what_a_dry_run_would_be_promised_reserves_nothing():
     w.run_until(lambda w: w.done("a"))
     assert w.met("a")
     assert len(w.processed) == 1
+
+
+@pytest.mark.parametrize(("ready", "pods", "places"), [(True, 110, 6), (True, 5, 5), (True, 0, 0), (False, -1, 0)])
+def test_a_node_has_places_for_its_processors_and_never_fewer_than_none(ready, pods, places):
+    """Foreign pods may be more than a node's allocatable pods."""
+    node = NodeObserved(name="n1", ready=ready, cpu=3.0, memory=0, pods=pods)
+    assert places_of(node, PoolSpec(name="main", cpu=1.0, admission="Utilization", pods_per_processor=2)) == places

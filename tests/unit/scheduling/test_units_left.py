@@ -3,8 +3,8 @@
 import pytest
 
 from punctual.scheduling.model.job import Chunk
-from punctual.scheduling.state.fluid import units_left
 from punctual.scheduling.state.job_state import ChunkObservation
+from punctual.scheduling.state.terms import units_left
 
 CHUNK = Chunk(begin=0, end=100, origin=100, node="n1", attempt=0, created=0.0, promised_end=202.0)
 SETUP = 2.0  # its line: half a unit each second from then on

@@ -13,16 +13,17 @@ from world import World, job
 
 from punctual import reasons, scheduling, theory
 from punctual.errors import InvariantError
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.health import finding
-from punctual.scheduling.model import ledger, pilots
+from punctual.scheduling.model import pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
 from punctual.scheduling.model.ranges import Count, Counts, Range, Ranges
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import last_words, span
 from punctual.scheduling.state.job_state import ChunkObservation, expected_end
-from punctual.scheduling.state.startup_times import StartupTimes
 from punctual.theory.cost import Cost
 
 CHANGE = {

@@ -1,12 +1,13 @@
 """Choice of a pool's schedule: which admission test decides, and the switch from one to another.
 
-This module alone knows the four kinds of schedules. While a fast queue is in force there is no plan: processors take
-the first work in the queue as they become free. Demands that the fast queue cannot judge (several processors at once, a
-reduce step, units in several ranges) go to the exact test, which then takes over the whole queue. The same happens in a
-shortage: if the fast queue cannot keep every promise, the plan and its repair decide.
+This module alone chooses among the four kinds of schedules, and makes those that are not a plan. While a fast queue is
+in force there is no plan: processors take the first work in the queue as they become free. Demands that the fast queue
+cannot judge (several processors at once, a reduce step, units in several ranges) go to the exact test, which then takes
+over the whole queue. The same happens in a shortage: if the fast queue cannot keep every promise, the plan and its
+repair decide.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,14 +18,17 @@ from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.schedule import Accepted, Unable
 from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.admission.utilization import UtilizationSchedule
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.repair import Refit, Repair
-from punctual.scheduling.model import ledger
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import Processors
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import Changes, PoolState
+from punctual.scheduling.state.terms import terms_of
 
 
 class KeptByPlan(NamedTuple):
@@ -66,15 +70,14 @@ class AdmissionMode:
     def settle(self, now: float) -> None:
         """Put the test in force that should decide now, if it keeps every promise."""
         state = self.state
-        spec = state.spec
-        assert spec is not None
-        if spec.fluid:
+        spec, terms = state.spec, state.terms
+        if terms.shares:
             if state.schedule.kind != "Utilization":
-                self.refit.replan(now)
+                self._share(now)
             return
         if state.schedule.kind == "Utilization":  # no job is promised: an edit of the pool has made sure of that
             self.to_exact(now)
-        if spec.loose:
+        if not terms.guaranteed:
             if state.schedule.kind != "Statistical":
                 self.line_up(now)
             return
@@ -91,7 +94,6 @@ class AdmissionMode:
 
     def enter(self, now: float) -> bool:
         """Switch to the fast test; return whether it can keep every promise."""
-        assert self.state.spec is not None
         if self.state.spec.discipline.order != "EDF":
             return False
         return self.line_up(now)
@@ -112,11 +114,10 @@ class AdmissionMode:
         """Switch to the fast or statistical test, with all waiting work; return whether it keeps every promise."""
         places, ground = self.planner.ground(now)
         spec = self.state.spec
-        assert spec is not None
         if self.state.ahead.held:  # the fast test assumes all processors at any time
             return False
         line: FastSchedule | StatisticalQueue | Obstacle
-        if spec.loose:
+        if not self.state.terms.guaranteed:
             bound = spec.bound if self.state.misses.bound is None else self.state.misses.bound
             assert bound is not None
             line = StatisticalQueue.of(now, places, ground, self.planner.demands(now), bound=bound)
@@ -126,6 +127,20 @@ class AdmissionMode:
             return False
         self.state.schedule = line
         return True
+
+    def _share(self, now: float) -> None:
+        """Make the schedule of shared processors again, with all promised work that has no pod."""
+        self.refit.replan(now)
+        places, ground = self.planner.ground(now)
+        fluid = self.planner.fluid()
+        waiting = {st.job.uid: ledger.remaining(st.job.units, st.record) for st in self.planner.promised()}
+        self.state.schedule = UtilizationSchedule(
+            look=fluid.strictly,
+            look_kept=fluid.leniently,
+            nodes=fluid.nodes,
+            plan=Plan.holding(places, ground, (), ground),
+            waiting={uid: left for uid, left in waiting.items() if left},
+        )
 
     def widen(self, now: float, st: JobState) -> None:
         """Let the schedule include the nodes, closed to pods without rules, on which a job's pods may run."""
@@ -148,11 +163,11 @@ class AdmissionMode:
         """Make the schedule again after a change."""
         state = self.state
         state.outdated.scheduled()
-        if state.spec is not None and state.spec.fluid:
-            self.refit.replan(now)
+        if state.terms.shares:
+            self._share(now)
             return
         # Statistical promises need no plan that keeps them: a repair would give them up.
-        if (not self._exact or (state.spec is not None and state.spec.loose)) and self.line_up(now):
+        if not (self._exact and state.terms.guaranteed) and self.line_up(now):
             return
         self.repair.replan(now)
 
@@ -182,6 +197,20 @@ class AdmissionMode:
         due = self.planner.due(self.state.jobs[self.in_the_way])
         late = f"the one due in {span(due - now)} would be late"
         return f"the exact test cannot take over yet: in a plan of {waiting}, {late}"
+
+    def broken_by(
+        self, now: float, spec: PoolSpec, after: Processors, without: Collection[str]
+    ) -> tuple[int, int, int]:
+        """Return how many promises another spec would break, of how many, on how many processors.
+
+        ``after``: processors under it; those on nodes in ``without`` leave the pool.
+        """
+        changes = Changes(without=without, spec=spec, processors=after)
+        if terms_of(spec).shares:
+            total = sum(count for node, count in after.whole.items() if node not in without)
+            return *self.refit.trouble(now, changes), total
+        plan, missed = self.planner.trial(now, changes)
+        return len(missed), len(plan) + len(missed), len(plan.places)
 
     def test_change(self, now: float, st: JobState) -> Kept | str:
         """Test a promised job with a changed spec; return what the change would do if it is refused."""

@@ -10,13 +10,13 @@ from typing import Any
 
 from punctual import reasons
 from punctual.scheduling.admission.application import Application, Rejected, objection
-from punctual.scheduling.admission.exact import ExactSchedule, accepted
+from punctual.scheduling.admission.exact import accepted
 from punctual.scheduling.admission.offers import VALID, Test
 from punctual.scheduling.admission.schedule import Accepted
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
@@ -104,7 +104,7 @@ class Decisions:
         plan = before.insert_all(a.demand for a in group)
         if isinstance(plan, Plan):
             self.together = min(2 * self.together, PLACEMENTS)
-            self.state.schedule = ExactSchedule(plan)
+            self.planner.follow(plan)
             for a in group:
                 self._promise(now, self.state.jobs[a.job.uid], accepted(plan, a.job.uid, moved=True))
             return len(plan)
@@ -115,7 +115,6 @@ class Decisions:
 
     def _application(self, now: float, st: JobState) -> Application | None:
         """Return the job's admission request; None if the job needs no admission test."""
-        assert self.state.spec is not None
         job = st.job
         self.state.live[job.uid] = st
         self.state.touch(st)
@@ -148,16 +147,15 @@ class Decisions:
             closed=closed(self.state.processors, self.state.spec, now),
             excluded=lambda: eligibility.exclusions(st),
             deleting=self.state.request.deleting,
-            shared=self.state.spec.fluid,
+            shared=self.state.terms.shares,
         )
 
     def _measure(self, now: float, st: JobState) -> None:
         """Let pilot chunks measure a job without a cost, or refuse it if none can run."""
-        assert self.state.spec is not None
         if st.job.dry_run:
             text = "spec.cost: a dry run starts no pilot chunks; state it, or name a profile that knows the cost"
             self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
-        elif self.state.spec.fluid:
+        elif self.state.terms.shares:
             text = (
                 "spec.cost: a pool with admission Utilization starts no pilot chunks; state it, or name a profile "
                 "that knows the cost"
@@ -200,8 +198,8 @@ class Decisions:
     def _promise(self, now: float, st: JobState, outlook: Accepted[Any]) -> None:
         job = st.job
         margin = outlook.demand.kept_back - outlook.demand.reduce
-        assert self.state.spec is not None
-        where = "a share of a processor" if self.state.spec.fluid else some(outlook.processors, "processor")
+        reason = self.state.terms.reason
+        where = "a share of a processor" if self.state.terms.shares else some(outlook.processors, "processor")
         units = outlook.demand.ranges.total
         text = (
             f"{some(units, 'unit') if units else 'the reduce step'} on {where} from "
@@ -213,19 +211,14 @@ class Decisions:
             st.record = st.record._replace(admitted=verdict, refused=None)
             return
         st.record = st.record._replace(
-            admitted=Verdict("True", self._word(), text),
+            admitted=Verdict("True", reason, text),
             on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
             offer=None,
             refused=None,
             promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
-        self.state.outbox.add(Emit(job.uid, "Normal", self._word(), text))
+        self.state.outbox.add(Emit(job.uid, "Normal", reason, text))
         self.state.misses.accept(job.uid, outlook.demand.due + outlook.demand.kept_back)
-
-    def _word(self) -> str:
-        """Return the reason for an admission."""
-        assert self.state.spec is not None
-        return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE
 
     def test(self, now: float) -> Test:
         """Return the admission test in force."""

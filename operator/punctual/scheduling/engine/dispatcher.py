@@ -13,11 +13,12 @@ import numpy as np
 
 from punctual import reasons
 from punctual.scheduling.admission.schedule import Claim, ReduceStart
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model import ledger, pilots
-from punctual.scheduling.model.actions import CreateChunk, OfferEnd
+from punctual.scheduling.model import pilots
+from punctual.scheduling.model.actions import CreateChunk
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.node_rules import Ports, conflict
 from punctual.scheduling.model.processors import Place
@@ -79,8 +80,7 @@ class Dispatcher:
     def vacate(self, now: float) -> None:
         """Ask leftover chunks to leave the processors that planned chunks need; end those that do not leave soon."""
         leftover = any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active())
-        assert self.state.spec is not None
-        if not leftover and not self.lifecycle.endings.any_lingers(now) and not self.state.spec.fluid:
+        if not leftover and not self.lifecycle.endings.any_lingers(now) and not self.state.terms.shares:
             return
         if self.state.schedule.counts_on_ends:
             staying = self.planner.leftovers(now)
@@ -153,18 +153,12 @@ class Dispatcher:
 
     def offer(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Offer a running chunk an end."""
-        watch = st.watch(chunk)
-        pod = watch.pod
-        assert pod is not None
-        watch.offered_at = now
-        st.record = st.record.changed(chunk._replace(offered=end))
+        self.state.outbox.add(st.offer(now, chunk, end))
         self.state.touch(st)
-        self.state.outbox.add(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""
-        assert self.state.spec is not None
-        if self.state.spec.fluid:  # a job has one pod
+        if self.state.terms.most_chunks == 1:
             return
         late = [(st, chunk) for st in self._active() for chunk in st.record.chunks if _may_be_relieved(now, st, chunk)]
         idle: Sequence[Place] = self._idle(now) if late else ()
@@ -276,7 +270,6 @@ class Dispatcher:
     ) -> None:
         """Create chunks of these ranges, each on its place, with its planned start and end."""
         spec = self.state.spec
-        assert spec is not None
         sent: list[float | None] = [None] * len(pieces)
         if spec.discipline.one_port and kind != "Reduce" and (cost := st.cost):
             sent = [
@@ -344,11 +337,10 @@ class Dispatcher:
         self, now: float, st: JobState, free: Sequence[Place], until: Mapping[Place, float], *, share: int
     ) -> int:
         """Create up to ``share`` short chunks of a job on the first of these free places; return how many."""
-        assert self.state.spec is not None
         if st.cost is None:
             return 0
         cost = self.planner.planned(st)
-        room = 1 if self.state.spec.fluid else ledger.most_chunks(st.record)
+        room = self.state.terms.most_chunks or ledger.most_chunks(st.record)
         share = min(share, min(st.job.max_processors or room, room) - len(st.record.chunks))
         left = ledger.remaining(st.job.units, st.record)
         pieces: list[tuple[Range, Place]] = []

@@ -7,9 +7,9 @@ A job without a promise is tested again as a new job. A job with a promise keeps
 from dataclasses import dataclass, replace
 
 from punctual import reasons
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode, KeptByBound
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Job, Verdict
 from punctual.scheduling.model.wording import span

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from punctual import reasons
-from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
+from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.pod_reasons import IMAGES, NO_ROOM, NO_VOLUME, NOMINATED, Row, row_of
-from punctual.scheduling.model.timing import LOOK, OVERDUE
+from punctual.scheduling.model.timing import BLOCKED, LOOK
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.forecast import forecast_end
 from punctual.scheduling.state.job_state import SATURATED, ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
-from punctual.theory.tolerance import tolerance
 
 START_PATIENCE = 20.0
 """Seconds that a pod may wait for image, configuration or node: pulls are retried, and short faults pass."""
@@ -174,12 +173,10 @@ class HealthChecks:
 
     def run(self, now: float) -> None:
         """Supervise running chunks: find faults and lateness, and update the agents' set points."""
-        assert self.state.spec is not None
         if abs(now - self.looked) < LOOK:
             return
         self.looked = now
-        # In a pool with estimated costs there is no guarantee to be late against.
-        patience = math.inf if self.state.spec.loose else min(self.state.spec.margin / 2, OVERDUE) + tolerance(now)
+        patience = self.state.terms.patience(now)
         self._give_up_measuring(now)
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
@@ -271,10 +268,7 @@ class HealthChecks:
         """
         cost = st.cost
         if cost is not None and watch.done > 0 and watch.running_since is not None:
-            taken = now - watch.running_since
-            if self.state.spec is not None and self.state.spec.fluid:
-                taken = watch.cpu / self.state.spec.cpu  # it has had a part of a processor
-            pace = taken / watch.done
+            pace = self.state.terms.worked(watch, now - watch.running_since) / watch.done
             node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from punctual import reasons
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.node_rules import NodeRules
@@ -98,8 +98,4 @@ class JobEvents:
         if self.state.schedule.counts_on_ends and (st.state in LIVE or st.record.chunks):
             self.state.outdated.work_changed()
         for chunk in st.record.chunks:
-            pod = st.watch(chunk).pod
-            if pod is None:  # never seen: if the pod appears, it is ended
-                self.state.processors.leave(self.state.occupant(uid, chunk))
-            else:
-                self.lifecycle.endings.end(now, pod)
+            self.lifecycle.end_pod(now, st, chunk)

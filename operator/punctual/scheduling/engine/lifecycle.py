@@ -3,25 +3,21 @@
 import heapq
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 from punctual import reasons
+from punctual.scheduling.chunks import ledger, life
 from punctual.scheduling.engine.measurements import Measurements
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Verdict
+from punctual.scheduling.model.timing import BLOCKED
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.endings import Endings
-from punctual.scheduling.state.job_state import ChunkObservation, JobState, Key, expected_end
+from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
 
-LAST_WORD = 30.0
-"""Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 LONGEST_BLOCK = 300.0
 """Maximum seconds without new pods for a job with pods that do not start; doubled from `BLOCKED` with each attempt."""
-BLOCKED = 10.0
-"""Seconds without new pods on a node where a pod did not fit, or for a job with a refused pod."""
 
 
 @dataclass(slots=True)
@@ -36,10 +32,8 @@ class Lifecycle:
 
     def answered(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Release the tail of the chunk's range after the worker has named the end that it will honour."""
-        st.record = ledger.cut(st.record, chunk, end)
+        kept = st.shorten(chunk, end)
         self.state.touch(st)
-        kept = st.chunk(*chunk.key)
-        assert kept is not None
         if kept.end < chunk.end:
             watch = st.watch(kept)
             if watch.done > 0:  # the new end follows from the observed pace, not from the planned one
@@ -49,45 +43,36 @@ class Lifecycle:
         if kept.size == 0:  # it had begun no unit
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
 
-    def see_success(self, now: float, st: JobState, key: Key) -> None:
-        """Account a chunk with a successful pod if it is still owned and its last report is known."""
-        chunk = st.chunk(*key)
-        watch = st.watches.get(key)
-        if chunk and watch and watch.pod and watch.pod.outcome == "Succeeded":
-            self.succeeded(now, st, chunk, watch)
-
     def succeeded(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
-        """Account the chunk; with an open offer, only after its last report."""
+        """Account the chunk; if it may have stopped early, only once it is known how many units are done."""
         pod = watch.pod
         assert pod is not None
         if fault := _fault(st, chunk, pod):
             self.end_and_lose(now, st, chunk, *fault, own=True, durable=False)
             return
-        if chunk.offered is not None or (pod.offered and chunk.end == chunk.origin):
-            # The chunk may have stopped early: only its answer, read after its end, tells how many units are done.
-            if watch.ended_at is None:
+        if (found := life.state(now, chunk, watch)) != "Done":
+            if found == "Ended":
                 watch.ended_at = now
-                if pod.detained:  # its agent says its last word when all containers have ended
+                if pod.detained:
                     self.endings.end(now, pod, pod.grace)
-                return
-            if watch.ended_at != -math.inf:
-                if abs(now - watch.ended_at) < LAST_WORD:
-                    return
+            elif found == "Silent":
                 text = f"pod {pod.name} ended without its answer"
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=False)
-                return
+            return
         ended = self.measurements.ended(now, chunk, watch, pod)
         st.last_end = max(st.last_end, ended)
         done = self._done(now, st)
         self.state.touch(st)
         self.state.freed(now, None if pod.detained else chunk)
-        self._tell_remarks(st, pod)
+        self.state.outbox.add(*st.remarks(pod))
         if chunk.kind == "Reduce":
             self._tell_fault(st, pod)
             st.record = st.record.without(chunk)
             self.finish(done, st)
         else:
-            self._keep_result(st, chunk, pod)
+            for_reduce = st.job.reduce_duration is not None
+            if (kept := st.keep_result(chunk, pod, for_reduce=for_reduce)) is not None:
+                self.state.outbox.add(kept)
             st.record = ledger.account(st.record, chunk)
             fetched = self.measurements.transferred(st, chunk, watch)
             if chunk.size:
@@ -130,37 +115,16 @@ class Lifecycle:
         if pod.phase == "Failed":  # a failed pod stays for inspection
             st.record = ledger.lose(st.record, chunk, own=True)
         text = (
-            f"units {chunk.begin}-{chunk.end}, attempt {chunk.attempt}: {message}. The input must stay as it is while "
+            f"{chunk.what}, attempt {chunk.attempt}: {message}. The input must stay as it is while "
             "the job runs: create a new job for the new input"
         )
         self.fail(now, st, reasons.INPUT_CHANGED, text)
-
-    def _keep_result(self, st: JobState, chunk: Chunk, pod: PodObserved) -> None:
-        """Store the termination message of an accounted chunk; without a reduce step only if it is complete."""
-        for_reduce = st.job.reduce_duration is not None
-        if not for_reduce:
-            if fault := pod.result_fault:
-                text = f"units {chunk.begin}-{chunk.end}: no result is kept: the message of pod {pod.name} {fault.text}"
-                self.state.outbox.add(Emit(st.job.uid, "Warning", fault.reason, text))
-                return
-            if not pod.message:
-                return
-            st.record = st.record._replace(results=True)
-        self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message, for_reduce))
 
     def _tell_fault(self, st: JobState, pod: PodObserved) -> None:
         """Emit an event if the message of a reduce is not what it has left. Its log is, and is the job's result."""
         if fault := pod.result_fault:
             text = f"reduce: its log has the complete output, but the message of pod {pod.name} {fault.text}"
             self.state.outbox.add(Emit(st.job.uid, "Warning", fault.reason, text))
-
-    def _tell_remarks(self, st: JobState, pod: PodObserved) -> None:
-        """Emit one event per job and container for what containers beside the work do: all its pods have the same."""
-        for remark in pod.remarks:
-            if remark.key not in st.remarked:
-                st.remarked |= {remark.key}
-                kind: Literal["Normal", "Warning"] = "Warning" if remark.warning else "Normal"
-                self.state.outbox.add(Emit(st.job.uid, kind, remark.reason, remark.text))
 
     def hold_back(self, now: float, st: JobState, chunk: Chunk, reason: str) -> None:
         """Delay the job's next pod, longer with each attempt: what kept this one from starting may still be there.
@@ -172,15 +136,18 @@ class Lifecycle:
         st.refused_for = reason
         self.state.outdated.caused_by(st.job.uid, reason)
 
+    def end_pod(self, now: float, st: JobState, chunk: Chunk) -> None:
+        """End the pod of a chunk. One that was never seen is ended when it appears."""
+        if (pod := st.watch(chunk).pod) is None:
+            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
+        else:
+            self.endings.end(now, pod)
+
     def end_and_lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
     ) -> None:
         """End the chunk's pod, if it has one, and take its units back."""
-        pod = st.watch(chunk).pod
-        if pod is None:
-            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
-        else:
-            self.endings.end(now, pod)
+        self.end_pod(now, st, chunk)
         self.lose(now, st, chunk, reason, message, own=own, durable=durable)
 
     def lose(
@@ -195,21 +162,18 @@ class Lifecycle:
         done = ledger.durable(st.job.restart, watch.done) if counts else 0
         if done and st.job.reduce_duration is not None:
             # Durable units have no termination message; the result entry still shows reduce that the range is complete.
-            self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
-        st.record = ledger.lose(st.record, chunk, durable=done, own=own)
+            self.state.outbox.add(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
+        lost = st.end_attempt(chunk, done=done, own=own, message=message)
         self._forget(st, chunk)
         self.state.touch(st)
         self.state.outdated.work_changed()
-        what = "reduce" if chunk.kind == "Reduce" else f"units {chunk.begin}-{chunk.end}"
         if message:
-            text = f"{what}, attempt {chunk.attempt}: {message}"
-            self.state.outbox.add(Emit(st.job.uid, "Warning", reason, text))
+            self.state.outbox.add(Emit(st.job.uid, "Warning", reason, lost.text))
         if own:
             self.state.outdated.caused_by(st.job.uid, reasons.CHUNK_FAILED)
-            if st.record.failed.largest(chunk.begin, chunk.end) > st.job.chunk_retries:
-                last = reasons.REDUCE_FAILED if chunk.kind == "Reduce" else reason
-                self.fail(now, st, last, f"{what} failed {st.job.chunk_retries + 1} times: {message}")
-                return
+        if lost.exhausted:
+            self.fail(now, st, reasons.REDUCE_FAILED if chunk.kind == "Reduce" else reason, lost.exhausted)
+            return
         self._maybe_finish(now, st)
 
     def _forget(self, st: JobState, chunk: Chunk) -> None:
@@ -260,11 +224,7 @@ class Lifecycle:
     def fail(self, now: float, st: JobState, reason: str, message: str) -> None:
         """End the job without success: its running pods are ended, its completed units stay on record."""
         for chunk in st.record.chunks:
-            pod = st.watch(chunk).pod
-            if pod is None:
-                self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
-            else:
-                self.endings.end(now, pod)
+            self.end_pod(now, st, chunk)
         verdict = Verdict("True", reason, message)
         st.record = st.record._replace(
             chunks=(),

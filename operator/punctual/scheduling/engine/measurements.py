@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from punctual.control.cost_estimation import Fetched
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.actions import Measured
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, PilotSample, Transfers
@@ -58,11 +58,7 @@ class Measurements:
         """
         # The time that it waited for its transfer turn is not part of its cost.
         seconds = max(0.0, now - max(chunk.created, chunk.turn or chunk.created))
-        if self.state.spec is not None and self.state.spec.fluid:
-            # It has had a part of a processor, and less CPU than on a whole one makes no unit cheaper.
-            watch = st.watch(chunk)
-            began = (watch.running_since or chunk.created) - chunk.created
-            seconds = min(seconds, began + watch.cpu / self.state.spec.cpu) if watch.cpu > 0.0 else 0.0
+        seconds = self.state.terms.measured(chunk, watch, seconds)
         measure = seconds > 0.0 and not seen_late
         if measure:
             if fetched is not None and fetched.seconds >= seconds:  # an untrusted image: impossible

@@ -18,9 +18,6 @@ class NodeEvents:
     def observed(self, now: float, node: NodeObserved) -> None:
         """Count the processors of a node; a node that is not ready any more loses its chunks."""
         was = self.state.processors.nodes.get(node.name)
-        if self.state.spec is None:
-            self.state.processors.nodes[node.name] = node
-            return
         before = self._fitting(node.name)
         if self.state.processors.observe(node, self.state.spec):
             self.state.outdated.capacity_changed()

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual.scheduling.admission.exact import ExactSchedule, current
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, OVERDUE, WARNING
@@ -107,7 +107,6 @@ class Planner:
     def _ground(
         self, now: float, places: Sequence[Place], ends: Mapping[Place, float], opened: frozenset[str]
     ) -> Timeline:
-        assert self.state.spec is not None
         return Timeline(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
             self.state.spec.discipline,
@@ -130,7 +129,6 @@ class Planner:
 
     def _port(self, now: float) -> float:
         """Return the time from which the port is free: from observed transfers, or from the plan without any."""
-        assert self.state.spec is not None
         if not self.state.spec.discipline.one_port:
             return -np.inf
         sent = (chunk.sent for uid in self.state.active for chunk in self.state.jobs[uid].record.chunks)
@@ -183,7 +181,6 @@ class Planner:
 
     def planned(self, st: JobState) -> Cost:
         """Return the cost for planning the job: with the observed slowdown, and headroom that no shortage used up."""
-        assert self.state.spec is not None
         cost = st.cost
         assert cost is not None
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
@@ -274,7 +271,6 @@ class Planner:
 
     def order(self, st: JobState, planned: Cost) -> Order:
         """Return the queue key of a job that is planned with this cost."""
-        assert self.state.spec is not None
         job = st.job
         return self.state.spec.discipline.order_of(
             job.uid,
@@ -287,7 +283,6 @@ class Planner:
 
     def _ranking_processors(self, st: JobState) -> int:
         """Return the number of processors that the job's rank depends on; 0: the order does not depend on it."""
-        assert self.state.spec is not None
         return self.eligibility.processors(st) if self.state.spec.discipline.order == "MWF" else 0
 
     def demands(self, now: float, changes: Changes | None = None) -> list[Demand]:
@@ -307,9 +302,13 @@ class Planner:
 
     def adopt(self, plan: Plan, now: float) -> None:
         """Put a plan in force and update the forecasts that it changes, if that is due."""
-        self.state.schedule = ExactSchedule(plan)
+        self.follow(plan)
         self.plan_is_new = True
         self.forecast(now)
+
+    def follow(self, plan: Plan) -> None:
+        """Put a plan in force; its forecasts are up to date."""
+        self.state.schedule = ExactSchedule(plan)
 
     def forecast(self, now: float) -> None:
         """Update the forecasts after a new plan. With many jobs it waits a while, so that a burst is answered."""

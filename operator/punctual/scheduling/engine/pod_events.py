@@ -3,19 +3,20 @@
 A report counts only from the node of its pod, and a success only if the chunk still owns its range.
 """
 
-import math
 from dataclasses import dataclass
 
 from punctual import reasons
+from punctual.scheduling.chunks import life
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.health import Finding, without_input
-from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
+from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import DropSetPoint, Emit
 from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pod_reasons import CAPACITY
 from punctual.scheduling.model.processors import Occupant
+from punctual.scheduling.model.timing import BLOCKED
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
@@ -36,9 +37,7 @@ class PodEvents:
     def observed(self, now: float, pod: PodObserved) -> None:
         """Seat a pod, and account, lose or keep its chunk. A pod without a chunk is ended."""
         state = self.state
-        before = state.pods.seen.get((pod.namespace, pod.name))
-        if before is not None and before.uid == pod.uid and before.ended is not None and pod.ended is None:
-            pod = pod._replace(ended=before.ended)  # what ends the pod afterwards does not change how its work ended
+        pod = life.continued(state.pods.seen.get((pod.namespace, pod.name)), pod)
         state.pods.seen[pod.namespace, pod.name] = pod
         st = state.jobs.get(pod.job)
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
@@ -81,18 +80,19 @@ class PodEvents:
         """Account, lose, query or keep the chunk, according to its pod's state."""
         if not self.lifecycle.see_input(now, st, chunk, pod):
             return
-        if pod.outcome == "Succeeded":
-            self.lifecycle.succeeded(now, st, chunk, watch)
-        elif pod.outcome == "Failed":
-            self._fail(now, st, chunk, pod)
-        elif pod.deleting:
-            # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
-            # grace period, which no margin covers.
-            text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
-            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
-        elif pod.runs and chunk.offered is not None and watch.offered_at is None:
-            # An earlier leader recorded the offer and may have crashed before it sent it.
-            self.dispatcher.offer(now, st, chunk, chunk.offered)
+        match life.state(now, chunk, watch):
+            case "Done" | "Ended" | "Owing" | "Silent":
+                self.lifecycle.succeeded(now, st, chunk, watch)
+            case "Failed":
+                self._fail(now, st, chunk, pod)
+            case "Leaving":
+                # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
+                # grace period, which no margin covers.
+                text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
+                self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+            case "Unsent":
+                assert chunk.offered is not None
+                self.dispatcher.offer(now, st, chunk, chunk.offered)
 
     def _fail(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> None:
         """Lose the chunk of a pod with work that has failed, or that something has ended."""
@@ -116,7 +116,7 @@ class PodEvents:
             self.lifecycle.endings.leave(now, pod, st.job.retention)
         elif st is not None and pod.kind == "Reduce" and st.record.completed_condition is not None:
             self.lifecycle.endings.stop(now, pod)
-        elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
+        elif st is not None or pod.phase != "Failed":
             self.lifecycle.endings.end(now, pod)
 
     def gone(self, now: float, namespace: str, name: str) -> None:
@@ -154,9 +154,7 @@ class PodEvents:
             watch.reported, watch.saturated = now, p.saturated
             self.set_points.see_response(st, chunk, watch, p.response)
             self._tell_faults(st, watch.pod.name, p.faults)
-            # An agent that does not know the chunk's length yet passes on what it reads. A value beyond the chunk is
-            # invalid.
-            done = min(p.done, chunk.size) if p.done is not None and p.done <= chunk.origin - chunk.begin else 0
+            done = min(life.reported(chunk, p.done), chunk.size)
             if done > watch.done or p.cpu_seconds > watch.cpu + USED:
                 # This is kept in memory only: small amounts each second add up.
                 watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
@@ -166,15 +164,12 @@ class PodEvents:
             if p.received is not None and p.received > watch.received:
                 watch.moved, watch.received = now, p.received
                 self.state.outbox.progressed[st.job.uid] = None
-            # An end that gives no unit back may answer an offer of an earlier leader, which this leader does not know
-            # of. An end that was given may still be drawn in further.
-            asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
-            if asked and p.end is not None and p.end < chunk.end:
+            if p.end is not None and p.end < chunk.end and life.was_asked(chunk, watch.pod):
                 self.lifecycle.answered(now, st, chunk, p.end)
-            elif watch.ended_at is not None and p.over:
-                # The arrival time of the report does not decide: it may have been read before the end and delayed.
-                watch.ended_at = -math.inf
-            self.lifecycle.see_success(now, st, chunk.key)
+            # The arrival time of the report does not decide: it may have been read before the end and delayed.
+            watch.over |= p.over and watch.ended_at is not None
+            if watch.pod.outcome == "Succeeded" and (kept := st.chunk(*chunk.key)) is not None:
+                self.lifecycle.succeeded(now, st, kept, watch)
 
     def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
         """Emit one event per job for faults in its workers' files: all its chunks run the same program."""

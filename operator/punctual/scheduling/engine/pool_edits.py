@@ -8,17 +8,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from punctual import reasons
+from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.node_events import NodeEvents
-from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.repair import Refit
 from punctual.scheduling.engine.reservations import Reservations
 from punctual.scheduling.model.events import PoolApplied
 from punctual.scheduling.model.job import Verdict
-from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.pool_spec import UNREAD, PoolSpec
 from punctual.scheduling.model.processors import Processors
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import some
-from punctual.scheduling.state.pool_state import Changes, PoolState
-from punctual.scheduling.state.startup_times import StartupTimes
+from punctual.scheduling.state.pool_state import PoolState
+from punctual.scheduling.state.terms import terms_of
 
 
 @dataclass(slots=True)
@@ -26,17 +26,16 @@ class PoolEdits:
     """Takes in the pool's spec, and applies edits of it."""
 
     state: PoolState
-    planner: Planner
+    mode: AdmissionMode
     windows: Reservations
     nodes: NodeEvents
-    refit: Refit
 
     def applied(self, event: PoolApplied) -> None:
         """Take in the spec: the first one, or the one that an earlier leader recorded, is in force at once."""
         state, request = self.state, self.state.request
         request.deleting = event.deleting
         new = event.spec != request.spec
-        if state.spec is None:
+        if state.spec is UNREAD:
             record = event.record
             spec = record.applied if record and record.applied else event.spec
             state.put_in_force(spec)
@@ -58,7 +57,6 @@ class PoolEdits:
         """Apply an edited spec if every promise is still kept under it; otherwise record why not."""
         state, request = self.state, self.state.request
         asked, there = request.spec, state.processors.nodes
-        assert asked is not None
         request.edited = False
         wanted = there if request.nodes is None else {node.name: node for node in request.nodes}
         going = there.keys() - wanted.keys()
@@ -79,39 +77,30 @@ class PoolEdits:
 
         ``after``: processors under the new spec; those on nodes in ``going`` would leave the pool.
         """
-        state, old = self.state, self.state.spec
-        assert old is not None
+        state, old, terms = self.state, self.state.terms, terms_of(asked)
         promised, ahead = [st for st in state.live.values() if st.state == "Promised"], len(state.ahead.held)
-        if asked.fluid != old.fluid and (promised or ahead):
+        if terms.shares != old.shares and (promised or ahead):
             given = _listed(len(promised), ahead)
-            return f"{given} made with admission {old.admission} cannot be kept with {asked.admission}"
-        if asked.loose:
-            certain = [st for st in promised if not st.loose]
-            if not old.loose and (certain or ahead):
+            return f"{given} made with admission {old.spec.admission} cannot be kept with {asked.admission}"
+        if not terms.guaranteed:
+            certain = [st for st in promised if not st.is_statistical]
+            if old.guaranteed and (certain or ahead):
                 return f"{_listed(len(certain), ahead)} made without missRatio would no longer be guaranteed"
             return None
-        return self._would_break(now, Changes(without=going, spec=asked, processors=after))
+        return self._would_break(now, asked, after, going)
 
-    def _would_break(self, now: float, changes: Changes) -> str | None:
-        """Return which guaranteed promises the changes would break, if any."""
-        state, asked, after, going = self.state, changes.spec, changes.processors, changes.without
-        assert asked is not None
-        assert after is not None
+    def _would_break(self, now: float, asked: PoolSpec, after: Processors, going: AbstractSet[str]) -> str | None:
+        """Return which guaranteed promises an edit would break, if any."""
         if not asked.discipline.one_port and (sending := self.windows.sending()):
             return f"with network Concurrent {some(sending, 'reservation')} would lose the link that it keeps free"
         if robbed := self.windows.robbed({node: n for node, n in after.open_counts.items() if node not in going}):
             return f"with this spec, {some(robbed, 'reservation')} would lose processors"
-        if asked.fluid:
-            broken, jobs = self.refit.trouble(now, changes)
-            total = sum(count for node, count in after.whole.items() if node not in going)
-        else:
-            plan, missed = self.planner.trial(now, changes)
-            broken, jobs, total = len(missed), len(plan) + len(missed), len(plan.places)
+        broken, jobs, total = self.mode.broken_by(now, asked, after, going)
         if not broken:
             return None
         return (
             f"with this spec, the pool would have {some(total, 'processor')} instead of "
-            f"{state.processors.total}, and {broken} of {some(jobs, 'promise')} would be broken"
+            f"{self.state.processors.total}, and {broken} of {some(jobs, 'promise')} would be broken"
         )
 
 

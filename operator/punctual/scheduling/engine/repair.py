@@ -5,17 +5,17 @@ with its new times. If neither keeps every promise, margins and headroom are use
 first those of the jobs that caused the shortage, then the newest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from punctual import reasons
 from punctual.scheduling.admission.fluid import arrange
-from punctual.scheduling.admission.utilization import UtilizationSchedule
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
-from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.placement.demand import Shortfall
 from punctual.scheduling.placement.plan import Plan
@@ -24,6 +24,7 @@ from punctual.scheduling.state.fluid import last_chunk
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 
+Found = TypeVar("Found")
 LINE_MOVED = 0.01
 """Seconds by which a line must end at another time before it is moved: times are written rounded."""
 LOST = frozenset({reasons.CAPACITY_LOST, reasons.POD_FITS_NO_NODE})
@@ -49,7 +50,9 @@ class Repair:
             plan = kept or self._repair(now, missed, late)
         self.state.outdated.causes.clear()
         self.planner.adopt(plan, now)
-        self._promise_again(now)
+        fits = partial(self._with, now)
+        for plan in _promised_again(self.state, "processors are planned for it again", fits):
+            self.planner.adopt(plan, now)
         self._let_stay(now)
 
     def _let_stay(self, now: float) -> None:
@@ -183,39 +186,35 @@ class Repair:
         self.state.touch(st)
         self.state.outbox.add(Emit(st.job.uid, "Warning", reason, text))
 
-    def _promise_again(self, now: float) -> None:
-        """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
-        for st in _oldest_lost(self.state):
-            demand = self.planner.demand(st, now)
-            ahead = self.state.plan.at(now)
-            if demand and overloaded(ahead.ground, ahead.demands, demand):
-                continue
-            text = "processors are planned for it again"
-            chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
-            promised = _promised(st.record, text, chunks)
-            again = replace(st, record=promised)
-            plan, missed = self.planner.trial(now, Changes(job=again), stop=True)
-            if missed or self.planner.is_late(again, now):
-                continue
-            st.record = promised
-            self.state.touch(st)
-            self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
-            self.planner.adopt(plan, now)
+    def _with(self, now: float, st: JobState, again: JobState) -> Plan | None:
+        """Return a plan that keeps every promise with a job that is promised again; None: none is found."""
+        demand = self.planner.demand(st, now)
+        ahead = self.state.plan.at(now)
+        if demand and overloaded(ahead.ground, ahead.demands, demand):
+            return None
+        plan, missed = self.planner.trial(now, Changes(job=again), stop=True)
+        return None if missed or self.planner.is_late(again, now) else plan
 
 
-def _oldest_lost(state: PoolState) -> list[JobState]:
-    """Return the oldest jobs, at most eight, that lost their promise with the processors of a lost node."""
+def _promised_again(state: PoolState, text: str, fits: Callable[[JobState, JobState], Found | None]) -> Iterator[Found]:
+    """Promise jobs that lost their processors to a lost node again, the oldest eight at most.
+
+    ``fits`` gets a job as it is and as it would be; what it finds is yielded, None refuses.
+    """
     lost = [
         st for st in state.live.unpromised()
         if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
     ]  # fmt: skip
-    return sorted(lost, key=lambda st: (st.job.arrival, st.job.uid))[:8]
-
-
-def _promised(record: JobRecord, text: str, chunks: tuple[Chunk, ...]) -> JobRecord:
-    """Return the record of a job that is promised again."""
-    promise = record.promise and record.promise._replace(given_up=False)
-    return record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks, promise=promise)
+    for st in sorted(lost, key=lambda st: (st.job.arrival, st.job.uid))[:8]:
+        chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
+        promise = st.record.promise and st.record.promise._replace(given_up=False)
+        verdict = Verdict("True", reasons.ON_TRACK, text)
+        again = replace(st, record=st.record._replace(on_track=verdict, chunks=chunks, promise=promise))
+        if (found := fits(st, again)) is not None:
+            st.record = again.record
+            state.touch(st)
+            state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
+            yield found
 
 
 @dataclass(slots=True)
@@ -231,30 +230,17 @@ class Refit:
     repair: Repair
 
     def replan(self, now: float) -> None:
-        """Make the schedule again after a change."""
+        """Settle which promises are kept after a change."""
         if not self._fits(now):
             for st in self.planner.promised():
                 st.squeezed = True
             if not self._fits(now):
                 self._give_up(now)
         self.state.outdated.causes.clear()
-        self._promise_again(now)
+        text = "its node has CPU for it again"
+        list(_promised_again(self.state, text, lambda _, again: self._fits(now, Changes(job=again)) or None))
         for st in self.planner.promised():
             self.aim(st)
-        self.enter(now)
-
-    def enter(self, now: float) -> None:
-        """Put the schedule in force, with all promised work that has no pod."""
-        places, ground = self.planner.ground(now)
-        fluid = self.planner.fluid()
-        waiting = {st.job.uid: ledger.remaining(st.job.units, st.record) for st in self.planner.promised()}
-        self.state.schedule = UtilizationSchedule(
-            look=fluid.strictly,
-            look_kept=fluid.leniently,
-            nodes=fluid.nodes,
-            plan=Plan.holding(places, ground, (), ground),
-            waiting={uid: left for uid, left in waiting.items() if left},
-        )
 
     def trouble(self, now: float, changes: Changes) -> tuple[int, int]:
         """Return how many promises, the newest ones, would be broken by a change, and of how many."""
@@ -305,14 +291,3 @@ class Refit:
         for uid in queue[:high]:
             if uid in gone:
                 self.repair.give_up(now, self.state.jobs[uid], causes.get(uid, reasons.CAPACITY_LOST))
-
-    def _promise_again(self, now: float) -> None:
-        """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
-        for st in _oldest_lost(self.state):
-            text = "its node has CPU for it again"
-            chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
-            promised = _promised(st.record, text, chunks)
-            if self._fits(now, Changes(job=replace(st, record=promised))):
-                st.record = promised
-                self.state.touch(st)
-                self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))

@@ -172,8 +172,7 @@ class Reservations:
         state = self.state
         if state.request.deleting:
             return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
-        if state.spec is not None and (state.spec.loose or state.spec.fluid):
-            kind = "admission Utilization" if state.spec.fluid else "missRatio"
+        if kind := state.terms.reserves_nothing:
             text = f"a pool with {kind} cannot reserve processors: use a pool without it"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if not self.mode.to_exact(now):
@@ -194,13 +193,13 @@ class Reservations:
         if self.offers:
             self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now)
         text, spec = answer.message, state.spec
-        if spec is not None and (left_out := closed(state.processors, spec, now)):
+        if left_out := closed(state.processors, spec, now):
             text = f"{text}; {left_out}"  # its numbers are those of the others
         return Verdict("False", answer.reason, text), ()
 
     @property
     def _one_port(self) -> bool:
-        return self.state.spec is not None and self.state.spec.discipline.one_port
+        return self.state.spec.discipline.one_port
 
     def _accepted(self, asked: Reservation, places: int) -> Verdict:
         text = f"{some(places, 'processor')} for {span(asked.end - asked.start)}"

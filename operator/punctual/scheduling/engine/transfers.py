@@ -89,7 +89,6 @@ class TransferQueue:
         state = self.state
         if not (state.outdated.record or abs(now - self.looked) >= LOOK) or not someone_fetches(state):
             return
-        assert state.spec is not None
         self.looked = now
         one_port = state.spec.discipline.one_port
         state.pods.sending = {occupant for occupant in state.pods.sending if self._may_send(occupant)}
@@ -136,7 +135,6 @@ class TransferQueue:
         A pod that starts while it waits for its turn has its θcp behind it, so a delay of that length does no harm.
         """
         state, cause = self.state, ""
-        assert state.spec is not None
         for st, chunk, at in list(expected_inputs(state, now)):
             cost = st.cost
             assert cost is not None

@@ -29,16 +29,32 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A divisible job as specified."""
+class Work:
+    """What every divisible job specifies, with a deadline or as a guest. Times are seconds."""
 
     uid: str
     namespace: str
     name: str
     generation: int = 1
+    units: int
+    restart: Restart = "Redo"
+    chunk_retries: int = 3
+    stall_timeout: float = 60.0
+    """Seconds without progress and CPU after which a chunk has failed."""
+    retention: Retention = "Failed"
+    suspend: bool = False
+    ttl: float | None = None
+    """Seconds for which the job is kept after its end, or its refusal; None: without limit."""
+    refusal: tuple[str, str] | None = None
+    """(reason, message) if the edge of the system found it unable to run: pod refused, profile missing, …"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Work):
+    """A job with a deadline as specified."""
+
     arrival: float
     """Creation time."""
-    units: int
     deadline: float
     """Absolute time."""
     cost: Cost | None
@@ -49,15 +65,10 @@ class Job:
     max_processors: int | None = None
     least_chunk: int = 1
     """Units below which a chunk is not worth its set-up, unless its promise needs a smaller one."""
-    restart: Restart = "Redo"
-    chunk_retries: int = 3
-    stall_timeout: float = 60.0
     image_timeout: float = 300.0
     """Seconds for which pods that cannot start for their image or configuration are the cluster's fault."""
     on_miss: OnMiss = "Continue"
-    retention: Retention = "Failed"
     dry_run: bool = False
-    suspend: bool = False
     reservation: str | None = None
     """The reservation that it must run inside (`Reservation.group`); None: it runs outside of all."""
     reduce_duration: float | None = None
@@ -68,12 +79,8 @@ class Job:
     """... and the pod of its reduce step; None: it does not."""
     fetches: bool = False
     """Its chunks have an input step, which waits for a transfer turn."""
-    ttl: float | None = None
-    """Seconds for which the job is kept after its end; None: without limit."""
     rules: NodeRules = field(default=ANY_NODE, compare=False)
     """Nodes on which its pods may run. Nothing that a user edits: claims are bound while the job is there."""
-    refusal: tuple[str, str] | None = None
-    """(reason, message) if the edge of the system found it unable to run: pod refused, profile missing, …"""
 
 
 class Promise(NamedTuple):
@@ -212,6 +219,11 @@ class Chunk(NamedTuple):
     def size(self) -> int:
         """Units owned."""
         return self.end - self.begin
+
+    @property
+    def what(self) -> str:
+        """What it does, in words."""
+        return "reduce" if self.kind == "Reduce" else f"units {self.begin}-{self.end}"
 
 
 class JobRecord(NamedTuple):

@@ -53,18 +53,26 @@ class PoolSpec:
         return self.admission == "Utilization"
 
     @property
+    def parts(self) -> int:
+        """Into how many parts pods divide a processor."""
+        return self.pods_per_processor if self.fluid else 1
+
+    @property
     def share(self) -> Resources:
         """What one pod may request: a processor, or an equal part of its CPU where pods share processors.
 
         CPU has Kubernetes' resolution of a thousandth of a core.
         """
-        parts = self.pods_per_processor if self.fluid else 1
-        return Resources(max(1, math.floor(1000 * self.cpu / parts + 1e-9)) / 1000, self.memory)
+        return Resources(max(1, math.floor(1000 * self.cpu / self.parts + 1e-9)) / 1000, self.memory)
 
     @property
     def loose(self) -> bool:
         """Whether promises are statistical."""
         return self.bound is not None or self.miss_set_point is not None
+
+
+UNREAD = PoolSpec(name="", cpu=1e9)
+"""Spec of a pool before its own is read: no node has such a processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,10 +63,10 @@ def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
 
 def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     """Return how many pods a node may have at a time: one per processor, or more where pods share processors."""
-    if not spec.fluid:
-        return processors_of(node, spec)
-    count = processors_of(node, spec) * spec.pods_per_processor
-    return min(count, node.pods, node.memory // spec.memory if spec.memory else count)
+    count = processors_of(node, spec)
+    if not count or spec.parts == 1:
+        return count
+    return min(count * spec.parts, node.pods, node.memory // spec.memory if spec.memory else node.pods)
 
 
 def _rules_see(node: NodeObserved) -> tuple[Any, ...]:

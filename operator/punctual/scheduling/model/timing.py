@@ -9,6 +9,8 @@ GRACE = 2.0
 """Grace period, in seconds, of a pod that is told to end. Its work no longer counts, and its processor is needed."""
 LEAVE = GRACE + 2.0
 """Seconds from the deletion of a pod until its processor is certainly empty, on a cluster."""
+BLOCKED = 10.0
+"""Seconds without new pods on a node where a pod did not fit, or for a job with a refused pod."""
 PATIENCE = 2.0
 """Seconds for which an offer may stay unanswered when its processor is needed."""
 NOTICE = PATIENCE + LOOK + GRACE

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from punctual.scheduling.chunks.life import left_behind
 from punctual.scheduling.model.actions import EndPod, StopPod
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Retention
@@ -17,21 +18,12 @@ class Endings:
     state: PoolState
 
     def leave(self, now: float, pod: PodObserved, retention: Retention) -> None:
-        """Delete a pod after the end of its work, unless its job keeps it for inspection (podRetention).
-
-        A reduce pod's log is the job's result, so it stays as long as the job if its work has succeeded. Helpers that
-        still run get the pod's grace period. Where only the kubelet has yet to end it, there is nothing to do.
-        """
-        if pod.outcome == "Succeeded" or (pod.kind == "Reduce" and pod.exit_code == 0):
-            kept = pod.kind == "Reduce" or retention == "All"
-        else:
-            kept = retention != "None"
-        if pod.detained and kept:
-            self.stop(now, pod)
-        elif pod.detained:
-            self.end(now, pod, pod.grace)
-        elif pod.over and not kept:
-            self.end(now, pod)
+        """End what is to end of a pod after the end of its work. Helpers that still run get its grace period."""
+        match left_behind(pod, retention):
+            case "Stop":
+                self.stop(now, pod)
+            case "End":
+                self.end(now, pod, pod.grace if pod.detained else GRACE)
 
     def stop(self, now: float, pod: PodObserved) -> None:
         """End the containers of a pod that stays to be read."""

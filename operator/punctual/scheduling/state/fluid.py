@@ -7,43 +7,17 @@ as if it were on its line: its agent brings it back, and a report that is late o
 up.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
 
 from punctual.scheduling.admission.fluid import FluidJob, FluidNode
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.job import Chunk
-from punctual.scheduling.state.job_state import ChunkObservation, JobState, off
+from punctual.scheduling.state.job_state import JobState, off
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.scheduling.state.terms import units_left
 from punctual.theory.cost import Cost
-
-STEPS: Final = 50
-"""A share is a multiple of this part of a processor, so that set points stay the same while a chunk is on its line."""
-
-
-def units_left(chunk: Chunk, watch: ChunkObservation, setup: float, now: float, *, behind: bool = True) -> float:
-    """Return the units that are left of a running chunk.
-
-    A chunk that is ahead has a line of its own, from its last report to its planned end. Reports count whole units, so
-    a chunk on its line seems to be behind by less than one unit, and then is not. ``behind``: whether a chunk that is
-    further behind counts as that.
-    """
-    done = max(watch.done, min(chunk.done, chunk.size))
-    on_line = _on_line(chunk, chunk.created + setup, 0, now)
-    if watch.last_step is not None:
-        on_line = min(on_line, _on_line(chunk, *watch.last_step, now))
-    least = float(max(0, chunk.size - done - 1)) if behind and watch.looked_at(now) else 0.0
-    return min(max(on_line, least), float(chunk.size - done))
-
-
-def _on_line(chunk: Chunk, begins: float, done: int, now: float) -> float:
-    """Return the units that a chunk has left on the line from what it has done at a time to its planned end."""
-    planned = chunk.promised_end - begins
-    part = (chunk.promised_end - max(now, begins)) / planned if planned > 0.0 else 0.0
-    return (chunk.size - done) * min(1.0, max(0.0, part))
 
 
 @dataclass(slots=True)
@@ -117,15 +91,6 @@ class FluidJobs:
             ranges=waiting,
             eligible=self.state.processors.eligible(st.job.rules),
         )
-
-
-def share(chunk: Chunk, watch: ChunkObservation, cost: Cost, now: float, *, speed: float) -> float:
-    """Return the part of a processor that a chunk needs until its planned end, rounded up."""
-    left = units_left(chunk, watch, cost.setup, now)
-    pause = max(0.0, chunk.created + cost.setup - now) if watch.done == 0 else 0.0
-    seconds = chunk.promised_end - now - pause
-    needed = left * cost.per_unit * speed / seconds if seconds > 0.0 else 1.0
-    return min(1.0, max(1, math.ceil(STEPS * needed)) / STEPS)
 
 
 def last_chunk(st: JobState) -> Chunk | None:

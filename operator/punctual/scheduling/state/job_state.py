@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 
 from punctual import reasons
 from punctual.control.response import KEPT, Response, middle
+from punctual.scheduling.chunks.life import Observation
+from punctual.scheduling.chunks.owner import ChunkOwner, Key
 from punctual.scheduling.model.actions import SetPoint
-from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.scheduling.placement.demand import Demand
 from punctual.theory.cost import Cost
@@ -24,7 +25,6 @@ GIVEN_UP = frozenset({
 })  # fmt: skip
 """Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity. With
 NotStarted, the promise itself tells: it may stand while its pods do not start."""
-Key = tuple[str, int, int]
 SATURATED = 10.0
 """Seconds for which a chunk needs more CPU than there is before others are asked to help: less may be noise."""
 FRESH = 5.0
@@ -40,30 +40,21 @@ class Pace(NamedTuple):
 
 
 @dataclass(slots=True)
-class ChunkObservation:
-    """Observations of one chunk."""
+class ChunkObservation(Observation):
+    """What a Pool sees of a chunk."""
 
-    pod: PodObserved | None = None
-    running_since: float | None = None
-    done: int = 0
     first_step: tuple[float, int] | None = None
     """When units were first reported done, and how many ..."""
     last_step: tuple[float, int] | None = None
     """... and when the number last rose."""
     steps: int = 0
     """Number of reports with a new unit."""
-    cpu: float = 0.0
-    moved: float = 0.0
-    """When it last made progress or used CPU."""
     saturated: float = 0.0
     """Seconds for which no cap has brought it back to its line, by the last report."""
     response: Response | None = None
     """How it answers to CPU, by the last report that told."""
     reported: float | None = None
     """When its agent last reported it."""
-    offered_at: float | None = None
-    ended_at: float | None = None
-    """When its pod was seen to have succeeded while an offer was open; -inf: its last report came and is no answer."""
     received: int = 0
     fetched_at: float | None = None
     """When its input was seen to be complete, if observed at that moment."""
@@ -119,16 +110,13 @@ class KeptDemand(NamedTuple):
 
 
 @dataclass(slots=True)
-class JobState:
+class JobState(ChunkOwner[Job, ChunkObservation]):
     """State of one job."""
 
-    job: Job
-    """The spec in force, without refused edits."""
+    unseen = ChunkObservation
     asked: Job
     """The spec as last applied."""
-    record: JobRecord = field(default_factory=JobRecord)
     written: JobRecord | None = None
-    watches: dict[Key, ChunkObservation] = field(default_factory=dict)
     told: float = -math.inf
     """When its status, with its progress, was last written."""
     slowed: float = 1.0
@@ -157,8 +145,6 @@ class JobState:
     """Why its pods do not start, in the cluster's words; empty: they do, as far as is known."""
     kept_demand: KeptDemand | None = None
     """Its demand while it waits."""
-    remarked: frozenset[str] = frozenset()
-    """What was told of containers beside the work."""
 
     @property
     def state(self) -> State:  # noqa: PLR0911  one line per state reads best
@@ -183,7 +169,7 @@ class JobState:
         return "Promised"
 
     @property
-    def loose(self) -> bool:
+    def is_statistical(self) -> bool:
         """Whether it was admitted statistically."""
         return self.record.admitted is not None and self.record.admitted.reason == reasons.ADMITTED_STATISTICALLY
 
@@ -204,21 +190,6 @@ class JobState:
         self.responses[chunk.key] = seen.slower(1.0 / speed)
         if len(self.responses) > KEPT:
             del self.responses[next(iter(self.responses))]
-
-    def watch(self, chunk: Chunk) -> ChunkObservation:
-        """Return the observations of a chunk, empty at first."""
-        key = chunk.key
-        seen = self.watches.get(key)
-        if seen is None:
-            seen = self.watches[key] = ChunkObservation()
-        return seen
-
-    def chunk(self, kind: str, begin: int, attempt: int) -> Chunk | None:
-        """Return the owned chunk with this identity."""
-        for c in self.record.chunks:
-            if c.begin == begin and c.attempt == attempt and c.kind == kind:
-                return c
-        return None
 
     @property
     def work_done(self) -> bool:

@@ -28,7 +28,7 @@ class Misses:
         new = MissRatio.going_on(now, found, set_point=spec.miss_set_point, period=spec.sample_period)
         self.controller, self.found = new, None
         for st in jobs:
-            if st.loose and st.record.promise and not st.record.ended:
+            if st.is_statistical and st.record.promise and not st.record.ended:
                 new.accept(st.job.uid, st.record.promise.deadline)
         return True
 

@@ -14,10 +14,8 @@ from punctual.scheduling.model.pool_spec import PoolRecord
 class Outbox:
     """Actions that a step has collected, and what was written before."""
 
-    results: list[Action] = field(default_factory=list)
-    """Actions to carry out before the statuses are written."""
     actions: list[Action] = field(default_factory=list)
-    """Actions to carry out after the statuses are written."""
+    """Results are stored before the statuses are written, as these say so; all else is carried out after that."""
     touched: dict[str, None] = field(default_factory=dict)
     """Jobs with a record that may have changed in this step."""
     progressed: dict[str, None] = field(default_factory=dict)
@@ -26,12 +24,8 @@ class Outbox:
     """The pool's record as last written."""
 
     def add(self, *actions: Action) -> None:
-        """Add actions to carry out after the statuses are written."""
+        """Add actions."""
         self.actions += actions
-
-    def add_result(self, action: Action) -> None:
-        """Add an action to carry out before the statuses: a status says that the result is stored."""
-        self.results.append(action)
 
     def drop(self, uid: str) -> None:
         """Write nothing more for a job that is deleted."""

@@ -13,20 +13,22 @@ from typing import Any
 from punctual.scheduling.admission.exact import ExactSchedule
 from punctual.scheduling.admission.reservation_test import BookedReservations
 from punctual.scheduling.admission.schedule import Schedule
+from punctual.scheduling.chunks.owner import Key
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, Verdict
-from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.pool_spec import UNREAD, PoolSpec
 from punctual.scheduling.model.processors import NO_POD, Occupant, Place, Processors, Taken
 from punctual.scheduling.model.resources import NOTHING, Resources
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.holding import Holding
-from punctual.scheduling.state.job_state import JobState, Key
+from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.live_jobs import LiveJobs
 from punctual.scheduling.state.misses import Misses
 from punctual.scheduling.state.offer_searches import OfferSearches
 from punctual.scheduling.state.outbox import Outbox
 from punctual.scheduling.state.outdated import Outdated
-from punctual.scheduling.state.startup_times import StartupTimes
+from punctual.scheduling.state.terms import Terms, terms_of
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
@@ -60,7 +62,7 @@ UNCHANGED = Changes()
 class PoolRequest:
     """The pool's spec as last applied, and what became of it."""
 
-    spec: PoolSpec | None = None
+    spec: PoolSpec = UNREAD
     nodes: tuple[NodeObserved, ...] | None = None
     """The nodes that it would select; None: the same nodes."""
     edited: bool = False
@@ -91,8 +93,8 @@ class PoolState:
     epoch: int
     leave: float = 0.0
     """Seconds from the deletion of a pod until its processor is certainly empty."""
-    spec: PoolSpec | None = None
-    """The spec in force."""
+    terms: Terms = Terms(UNREAD)  # noqa: RUF009  it cannot change
+    """The spec in force, and what it means for promises and chunks."""
     request: PoolRequest = field(default_factory=PoolRequest)
     jobs: dict[str, JobState] = field(default_factory=dict)
     edits: dict[str, None] = field(default_factory=dict)
@@ -119,6 +121,11 @@ class PoolState:
     """Time of the next dispatch without an event; None: not before an event."""
 
     @property
+    def spec(self) -> PoolSpec:
+        """The spec in force."""
+        return self.terms.spec
+
+    @property
     def plan(self) -> Plan:
         """The work that is fixed on a place and at a time."""
         return self.schedule.plan
@@ -131,16 +138,17 @@ class PoolState:
         if changes.spec is None:
             return self
         ahead = replace(self.ahead, clearance=changes.spec.margin + self.leave)
-        return replace(self, spec=changes.spec, processors=changes.processors or self.processors, ahead=ahead)
+        return replace(
+            self, terms=terms_of(changes.spec), processors=changes.processors or self.processors, ahead=ahead
+        )
 
     def put_in_force(self, spec: PoolSpec) -> None:
         """Use a spec from now on."""
-        self.spec = spec
+        self.terms = terms_of(spec)
         self.ahead.clearance = spec.margin + self.leave
 
     def margin(self, cost: Cost) -> float:
         """Return by how many seconds the plan of a new job must end before its deadline."""
-        assert self.spec is not None
         beyond = self.startups.beyond(cost.setup)
         if self.spec.hold == "Placeholder":  # also before the first start was observed
             beyond = max(beyond, MAKING_ROOM)
@@ -148,12 +156,11 @@ class PoolState:
 
     def taint(self) -> None:
         """Taint nodes, or take taints away, as the spec in force asks."""
-        assert self.spec is not None
         self.outbox.add(*self.holding.taint(self.processors.nodes, self.spec))
 
     def keep_room(self, now: float) -> None:
         """Let placeholders keep the processors that no chunk occupies."""
-        if self.spec is None or not self.outdated.record:
+        if not self.outdated.record:
             return
         free = self.processors.room() if self.spec.hold == "Placeholder" else {}
         if (wanted := self.holding.keep(now, free, self.spec)) is not None:
@@ -171,7 +178,7 @@ class PoolState:
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
         st = self.jobs.get(pod.job)
         owned = st is not None and st.chunk(*occupant[1:]) is not None
-        if spec is None or not (owned or pod.node in processors.counts):
+        if not owned and pod.node not in processors.counts:
             return
         place = processors.places_of.get(occupant)
         if pod.requests and place is not None and place.node != pod.node:  # bound to another node than it was meant for
@@ -187,7 +194,7 @@ class PoolState:
     def take_away(self, pod: PodObserved) -> bool:
         """Stop counting a pod that has ended or is gone; return whether it had a place."""
         processors = self.processors
-        if self.spec is not None and processors.take(pod.uid, pod.node, NO_POD, self.spec):
+        if processors.take(pod.uid, pod.node, NO_POD, self.spec):
             self.outdated.capacity_changed()
         return processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt))
 

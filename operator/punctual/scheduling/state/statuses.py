@@ -6,9 +6,9 @@ A record is written before anything acts on it. Progress alone is written at mos
 from dataclasses import dataclass
 
 from punctual import reasons
-from punctual.scheduling.model.actions import Action, CreateChunk, WritePool, WriteStatus
+from punctual.scheduling.model.actions import Action, CreateChunk, StoreResult, WritePool, WriteStatus
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
-from punctual.scheduling.model.pool_spec import PoolRecord
+from punctual.scheduling.model.pool_spec import UNREAD, PoolRecord
 from punctual.scheduling.model.wording import some
 from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
@@ -50,9 +50,12 @@ class Statuses:
             statuses.append(WriteStatus(uid, record, urgent))
         outbox.touched.clear()
         statuses += self._progress(now)
-        out = [*outbox.results, *statuses, *self._without_lost(outbox.actions)]
-        outbox.results, outbox.actions = [], []
-        if self.state.spec is not None and self.state.outdated.recorded():
+        actions, outbox.actions = self._without_lost(outbox.actions), []
+        results = [action for action in actions if isinstance(action, StoreResult)]
+        if results:
+            actions = [action for action in actions if not isinstance(action, StoreResult)]
+        out = [*results, *statuses, *actions]
+        if self.state.outdated.recorded():
             pool, old = self.pool_record(), outbox.pool_written
             if pool != old:
                 urgent = old is None or pool.ready != old.ready or pool.spec_applied != old.spec_applied
@@ -84,7 +87,7 @@ class Statuses:
             if not st.record.ended:
                 st.written = st.record._replace(epoch=self.state.epoch)
                 stamps.append(WriteStatus(uid, st.written))
-        if self.state.spec is not None:
+        if self.state.spec is not UNREAD:
             self.state.outbox.pool_written = self.pool_record()
             stamps.append(WritePool(self.state.outbox.pool_written, urgent=True))
         return stamps
@@ -106,8 +109,6 @@ class Statuses:
     def pool_record(self) -> PoolRecord:
         """Return the pool's own record to write."""
         asked, spec = self.state.request.spec, self.state.spec
-        assert asked is not None
-        assert spec is not None
         ready = (
             Verdict("True", reasons.READY, some(self.state.processors.total, "processor"))
             if self.state.processors.total

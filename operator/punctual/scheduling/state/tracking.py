@@ -77,13 +77,12 @@ class Tracking:
 
     def _track(self, now: float, st: JobState) -> None:
         """Judge one job, and note its ETA."""
-        spec, before = self.state.spec, st.record.eta
-        assert spec is not None
+        before = st.record.eta
         if st.state not in {"Promised", "Leftover"} or st.record.promise is None or st.cost is None:
             eta = None
         else:
             st.pace = job_pace(st)
-            setting = Setting(self.state.processors.total, self.state.schedule.counts_on_ends, spec.fluid)
+            setting = Setting(self.state.processors.total, self.state.schedule.counts_on_ends, self.state.terms.shares)
             found = forecast(st, setting, now)
             if st.state == "Promised":
                 self._judge(now, st, found)

@@ -31,7 +31,7 @@ from punctual.kube.takeover.kind import Kind
 from punctual.kube.translate import to_record, undecided, without_decision
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch
-from punctual.scheduling.model import ledger
+from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.events import JobApplied, JobDeleted
 from punctual.scheduling.model.job import Job, JobRecord
 
