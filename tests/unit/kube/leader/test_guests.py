@@ -262,7 +262,7 @@ async def test_a_report_is_split_once_and_pods_that_are_not_on_the_node_are_coun
     promised = world.job("promised", processors={"min": 1, "max": 1})
     leader.observe("ADDED", promised)
     await world.until(lambda: len(world.server.pods) == 5)
-    leader.see_pod(started(world.server.pods[-1], "promised"))
+    leader.see_pod(world.server.be(world.server.pods[-1], "Running"))
     leader.see_pod(plain("own", "n1"))
     leader.see_pod(plain("elsewhere", "n2"))
     parts, heard = leader.term._parts, []
