@@ -16,6 +16,7 @@ from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.actors.tools import Tools
+from punctual.kube.actors.unseen_pods import UnseenPods
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.api.resources import NODES, Resource
 from punctual.kube.cluster.caches import Caches
@@ -80,6 +81,7 @@ class Parts:
     pools: Pools
     rates: Rates
     kinds: Kinds
+    unseen: UnseenPods
     takeover: Takeover
     forget: Callable[[Resource, str], None]
 
@@ -133,6 +135,7 @@ def make_parts(epoch: int, given: Surroundings) -> Parts:
         pools=pools,
         rates=rates,
         kinds=kinds,
+        unseen=UnseenPods(given.client, writer, pods),
         takeover=Takeover(fence, tuple(kinds), clock=tools.clock, monotonic=given.monotonic),
         forget=caches.forget,
     )

@@ -109,6 +109,7 @@ class Term:
                 )
                 group.create_task(self._keep_house())
                 group.create_task(self._submit_progress())
+                group.create_task(self._parts.unseen.run())
         finally:
             if self._caches.listener is self._changes:
                 directory.on_epoch = lambda _: None

@@ -67,6 +67,11 @@ class CreatePod:
     body: Json
     verify: Callable[[Json], bool]
 
+    @property
+    def pod(self) -> str:
+        """Its namespace and name."""
+        return f"{self.namespace}/{self.body['metadata']['name']}"
+
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:

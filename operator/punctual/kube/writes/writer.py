@@ -96,7 +96,7 @@ class Writer:
         if self._over:
             return
         if isinstance(operation, CreatePod):
-            self._expected.add(key, _pod(operation))
+            self._expected.add(key, operation)
         self._queues.submit(key, operation)
 
     def forget(self, key: Key) -> frozenset[str]:
@@ -110,11 +110,15 @@ class Writer:
         unseen = self._expected.forget(key)
         dropped = self._queues.forget(key)
         # the answer of a create that was tried may be lost
-        return unseen - {_pod(e.operation) for e in dropped if isinstance(e.operation, CreatePod) and not e.attempts}
+        return unseen - {e.operation.pod for e in dropped if isinstance(e.operation, CreatePod) and not e.attempts}
 
     def observed(self, pod: str) -> None:
         """Record that the informer has seen this pod ("namespace/name"). It is no longer expected."""
         self._expected.observed(pod)
+
+    def unseen(self, seconds: float) -> list[tuple[Key, CreatePod]]:
+        """Return the creates that were done that long ago, of pods that the informer has not seen since."""
+        return list(self._expected.unseen(self._monotonic() - seconds))
 
     @property
     def depth(self) -> int:
@@ -244,8 +248,11 @@ class Writer:
                 self._note_written(entry, outcome)
         elif isinstance(operation, DeletePod):
             self.observed(f"{operation.namespace}/{operation.name}")
-        elif isinstance(operation, CreatePod) and outcome.result != "done":
-            self.observed(_pod(operation))
+        elif isinstance(operation, CreatePod):
+            if outcome.result == "done":
+                self._expected.made(operation.pod, self._answered)
+            else:
+                self.observed(operation.pod)
         del queue.entries[0]
         outcomes = [outcome]
         if outcome.result == "refused":
@@ -275,7 +282,7 @@ class Writer:
         creates = [entry.operation for entry in queue.entries[:until] if isinstance(entry.operation, CreatePod)]
         queue.entries[:until] = [e for e in queue.entries[:until] if not isinstance(e.operation, CreatePod)]
         for create in creates:
-            self.observed(_pod(create))
+            self.observed(create.pod)
         return [Outcome(queue.key, c, "refused", "the status that was to record it was refused") for c in creates]
 
     def _tell(self, outcome: Outcome) -> None:
@@ -292,7 +299,3 @@ class Writer:
     def _finished(self, operation: Operation, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._queues.freed(operation)
-
-
-def _pod(operation: CreatePod) -> str:
-    return f"{operation.namespace}/{operation.body['metadata']['name']}"

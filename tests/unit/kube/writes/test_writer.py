@@ -641,7 +641,7 @@ async def test_pods_that_nobody_has_seen_are_told_when_their_key_is_forgotten(te
     assert term.writer.forget("j") == {"ns/made", "ns/under way"}
     await term.settle()
     assert term.server.log == ["create seen", "create made", "create under way"]
-    assert not term.writer._expected._keys
+    assert not term.writer._expected._pods
 
 
 @pytest.mark.parametrize("at", [0.005, 0.015, 0.3], ids=["one is under way", "one has failed", "both wait"])
