@@ -22,7 +22,7 @@ from punctual.kube.leader import term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.takeover import fencing
 from punctual.kube.writes import writer
-from punctual.kube.writes.keys import PoolKey
+from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus, perform
 from punctual.scheduling.model.actions import Measured, StoreResult
 
@@ -283,10 +283,10 @@ async def test_a_status_is_written_at_once_although_a_few_edits_come_between(wor
     monkeypatch.setattr(world.server, "meet", meets_an_edit)
     client = Replica(world.server).client
     with pytest.raises(errors.Conflict):  # the next try waits
-        await perform(client, PoolKey(pool["uid"]), put)
+        await perform(client, Key(POOLS, pool["uid"]), put)
     left = edits
     world.server.conflicts.clear()
-    await perform(client, PoolKey(pool["uid"]), put)
+    await perform(client, Key(POOLS, pool["uid"]), put)
     assert len(world.server.conflicts) == edits
     assert world.status(world.pool) == {"epoch": 1}
 
