@@ -128,7 +128,6 @@ STORIES = {
     ),
     "a profile goes, kopf does not see it, and a job names it": _plan(
         _made(1, "Profile", "costs", {"perUnit": "500ms"}),
-        _job(5, "first", units=20, cost=None, profile="costs"),
         Act(10, "kopf loses", "punctual-0", 2, 1.0),
         Act(10, "kopf loses", "punctual-1", 2, 1.0),
         Act(11, "unmake", "profiles/costs"),
