@@ -4,6 +4,7 @@ import itertools
 import time
 
 import pytest
+from clocks import clock
 from counters import NAME, Counters
 
 from punctual.kube.kinds.rates.prometheus import Prometheus
@@ -26,7 +27,7 @@ async def counters(tmp_path):
 
 
 async def test_counts_have_the_times_of_their_scrapes(counters):
-    one = Prometheus(counters.url, time.monotonic)
+    one = Prometheus(counters.url, clock())
     found = {"uid-p": {}, "uid-q": {}}
     slowest = 0.0
 
@@ -59,7 +60,7 @@ TABLE = [
 
 
 async def test_what_is_wrong_is_said_by_name(counters):
-    one = Prometheus(counters.url, time.monotonic)
+    one = Prometheus(counters.url, clock())
 
     async def scraped():
         counts = [await one.count(f'{NAME}{{path="{path}"}}', "a", {"r": "r"}) for path in ("/x", "/y")]

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 from server import Server
@@ -27,9 +28,11 @@ def candidates(kubeconfig, namespace):
             name="punctual",
             installation=Installation(namespace, "punctual", shared=namespace),
             identity=name,
-            on_started=lambda epoch: log.append(f"{name} leads {epoch}"),
-            on_stopped=lambda: log.append(f"{name} stops"),
-            min_epoch=lambda: min_epoch,
+            candidate=SimpleNamespace(
+                lead=lambda epoch: log.append(f"{name} leads {epoch}"),
+                follow=lambda: log.append(f"{name} stops"),
+                min_epoch=lambda: min_epoch,
+            ),
             timing=timing,
         )
         elector.start()
@@ -125,8 +128,7 @@ async def test_a_thread_that_was_never_started_can_be_stopped(kubeconfig, namesp
         name="punctual",
         installation=Installation(namespace, "punctual", shared=namespace),
         identity="a",
-        on_started=lambda epoch: None,
-        on_stopped=lambda: None,
+        candidate=SimpleNamespace(),
     )
     await elector.stop()
 
@@ -138,8 +140,7 @@ async def test_what_ends_the_thread_is_raised_where_somebody_waits(tmp_path, nam
         name="punctual",
         installation=Installation(namespace, "punctual", shared=namespace),
         identity="a",
-        on_started=lambda epoch: None,
-        on_stopped=lambda: None,
+        candidate=SimpleNamespace(),
     )
     elector.start()
     with pytest.raises(Exception, match="no configuration for the API server"):

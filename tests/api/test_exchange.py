@@ -5,15 +5,16 @@ import itertools
 import json
 import socket
 import ssl
-import time
 from collections import Counter
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from clocks import clock
 
 from punctual import wire
 from punctual.errors import Forbidden
-from punctual.kube.agents.report_server import ReportCallbacks, ReportServer
+from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
@@ -42,18 +43,16 @@ class Stage:
         self.client, self.namespace = client, namespace
         self.epoch, self.heard, self.refused, self.reviews = 3, [], Counter(), 0
         self.store = ClusterCaStore(client, namespace)
-        self.rotation = self.replica(client.clock.now)
+        self.rotation = self.replica(client.clock)
         self.set_points = SetPointStore()
-        callbacks = ReportCallbacks(
-            epoch=lambda: self.epoch,
-            now=client.clock.now,
-            monotonic=time.monotonic,
+        receiver = SimpleNamespace(
+            leading_epoch=lambda: self.epoch,
             heard=self.heard.append,
-            refused=lambda reason: self.refused.update({reason: 1}),
+            count_refusal=lambda reason: self.refused.update({reason: 1}),
         )
         account = f"system:serviceaccount:{namespace}:agent"
         self.report_server = ReportServer(
-            self.set_points, Reviewer(self.review, lambda: 0.0), callbacks, account=account
+            self.set_points, Reviewer(self.review, clock(lambda: 0.0)), receiver, clock=client.clock, account=account
         )
         self.port = 0
 
@@ -169,7 +168,7 @@ async def test_a_token_ends_with_its_pod(stage):
     found = [()]
     async with asyncio.timeout(60):  # the API server remembers tokens for some seconds itself
         while found[-1] != (401, {"reason": "badToken"}):
-            stage.report_server._reviewer = Reviewer(stage.review, time.monotonic)
+            stage.report_server._reviewer = Reviewer(stage.review, clock())
             found.append(await stage.report(token, pod[0], len(found)))
 
 
@@ -180,7 +179,7 @@ async def test_replicas_share_one_authority_and_it_changes_while_an_agent_report
     offset = -3000.0
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
     await stage.client.delete(f"/api/v1/namespaces/{stage.namespace}/secrets/punctual-ca")
-    replicas = [stage.replica(lambda: real() + offset, lifetimes=lives) for _ in range(2)]
+    replicas = [stage.replica(clock(now=lambda: real() + offset), lifetimes=lives) for _ in range(2)]
     await asyncio.gather(*(r.tend() for r in replicas))  # both begin at once: one create is a 409
     assert replicas[0].trust == replicas[1].trust
     first = replicas[0].trust.signing
@@ -205,7 +204,7 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
     offset, real = -3000.0, stage.client.clock.now
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
     await stage.client.delete(f"/api/v1/namespaces/{stage.namespace}/secrets/punctual-ca")
-    rotation = Rotation(stage.store, ("localhost",), lambda: real() + offset, lifetimes=lives)
+    rotation = Rotation(stage.store, ("localhost",), clock(now=lambda: real() + offset), lifetimes=lives)
     await rotation.tend()
     first = rotation.trust.signing, rotation.serving
     await stage.report_server.stop()
@@ -252,7 +251,7 @@ async def test_a_secret_made_empty_by_the_chart_is_filled_without_the_right_to_c
         async def replace(self, where, body):
             return await client.replace(where, body)
 
-    await Rotation(ClusterCaStore(Watched(), namespace), ["x"], client.clock.now).tend()
+    await Rotation(ClusterCaStore(Watched(), namespace), ["x"], client.clock).tend()
     assert created == ["ConfigMap"]
     data, _ = await store.read()
     assert data["ca.crt"] == await store.published()
@@ -265,7 +264,7 @@ async def test_the_labels_of_the_chart_stay_so_that_an_upgrade_finds_its_secret(
     path = f"/api/v1/namespaces/{namespace}/secrets"
     labels = {"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "punctual-0.1.0"}
     await client.create(path, {"metadata": {"name": "punctual-ca", "labels": labels}, "type": "Opaque"})
-    await Rotation(ClusterCaStore(client, namespace), ["x"], client.clock.now).tend()
+    await Rotation(ClusterCaStore(client, namespace), ["x"], client.clock).tend()
     secret = await client.get(f"{path}/punctual-ca")
     assert secret["data"]["ca.crt"]
     assert secret["metadata"]["labels"] == labels

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import ssl
-import time
 
 import aiohttp
 import pytest
@@ -31,7 +30,7 @@ class Site:
         self.job = self.shown.job(self.mine, "runs", units=40, most=4, deadline=110.0)
         self.others = self.shown.job(self.other, "waits", units=40, most=4, deadline=230.0)
         self.leads = True
-        self.server = PageServer(self.read, Viewers(client, time.monotonic))
+        self.server = PageServer(self.read, Viewers(client))
 
     def read(self):
         return self.shown.read() if self.leads else None

@@ -54,11 +54,18 @@ class Lossy(ApiClient):
 class Term:
     def __init__(self, client: ApiClient, **settings) -> None:
         self.outcomes: list[Outcome] = []
-        self.fenced = 0
-        self.writer = Writer(client, on_outcome=self.outcomes.append, on_fenced=self._on_fenced, **settings)
+        self.ends = 0
+        self.take = self.outcomes.append
+        self.writer = Writer(client, self, **settings)
 
-    def _on_fenced(self) -> None:
-        self.fenced += 1
+    def leading(self) -> bool:
+        return True
+
+    def fenced(self) -> None:
+        self.ends += 1
+
+    def count_write(self, kind: str, result: str, seconds: float) -> None:
+        pass
 
     @property
     def results(self) -> list[str]:
@@ -215,10 +222,10 @@ async def test_an_old_leader_is_fenced_and_writes_nothing_more(client, namespace
         old.writer.submit("p", status(pool, 4, 9))
         old.writer.submit("p", create(namespace, pod("late")))
         assert await old.writer.flush(60)
-        assert old.fenced == 1
+        assert old.ends == 1
         old.writer.submit("q", create(namespace, pod("later")))
         assert await old.writer.flush(60)
-        assert new.fenced == 0
+        assert new.ends == 0
     assert (await client.get(POOLS.path(name=namespace)))["status"] == {"epoch": 5, "processors": 0}
     assert (await client.list(PODS.path(namespace=namespace))).items == []
 

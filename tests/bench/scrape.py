@@ -86,7 +86,7 @@ async def measure(count, jobs, rounds):
         lambda _pool: None,
         clock=SimpleNamespace(now=lambda: START, doubted=False),
         metrics=metrics,
-        spawn=lambda work: work.close(),
+        life=lambda work: work.close(),
     )
     for n in range(count):
         actors.start(f"p{n}", ())

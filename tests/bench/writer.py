@@ -16,6 +16,7 @@ import platform
 import subprocess
 import time
 import uuid
+from types import SimpleNamespace
 
 from decisions import TOP, apiserver
 
@@ -73,12 +74,13 @@ async def measure(kubeconfig, count, chunks):
             body = {"apiVersion": JOBS.version, "kind": "DivisibleJob", "metadata": {"name": f"j{n}"}, "spec": spec}
             jobs.append(await client.create(JOBS.path(namespace=namespace), body))
         results = []
-        writer = Writer(
-            client,
-            on_outcome=lambda outcome: results.append(outcome.result),
-            on_fenced=lambda: results.append("fenced"),
-            rate=1e6,
+        owner = SimpleNamespace(
+            leading=lambda: True,
+            take=lambda outcome: results.append(outcome.result),
+            fenced=lambda: results.append("fenced"),
+            count_write=lambda *_: None,
         )
+        writer = Writer(client, owner, rate=1e6)
         task = asyncio.create_task(writer.run())
         found = {}
         rounds = {

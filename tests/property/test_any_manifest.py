@@ -12,6 +12,7 @@ import jsonschema
 import orjson
 import pytest
 import structlog
+from clocks import NO_CLIENT, clock
 from drawn import manifests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,8 @@ CONTROL = {
 class Server:
     """Lets every pod through, in principle."""
 
+    clock = clock()
+
     async def create(self, _path, body, **_):
         orjson.dumps(body)
         return body
@@ -59,7 +62,7 @@ class Edge:
         self.epoch = 0
         self.directory = Directory()
         self.known = self.directory.pools.observe({**pool, "metadata": meta("any", "p1", namespace="")})
-        self.caches = Caches(None)
+        self.caches = Caches(NO_CLIENT)
         self.caches.directory = self.directory
         self.gate = AdmissionGate(Server(), self.caches, lambda _: None)
         self.statuses, self.pods = {}, {}
@@ -80,7 +83,7 @@ class Edge:
         events += [pod.observed(self) for pod in self.pods.values()]
         tools = make_tools(self, lambda: self.now, caches=self.caches, epoch=self.epoch)
         self.pool = Pool(self.epoch)
-        self.executor = PoolExecutor("any", tools, self.gate, lambda *_: None, lambda _: None)
+        self.executor = PoolExecutor("any", tools, self.gate, lambda _: None)
         self._perform(self.pool.restore(self.now, events))
 
     async def apply(self, uid, spec):

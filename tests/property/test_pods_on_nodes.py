@@ -4,6 +4,7 @@ import copy
 from collections import Counter
 from types import SimpleNamespace
 
+from clocks import NO_CLIENT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,11 +46,11 @@ class World:
         self.asked = {}  # pods that the Pool has created, not bound yet
         self.dispatched = Counter()  # by node
         self.free = {}  # processors, by node
-        self.caches = Caches(None)
+        self.caches = Caches(NO_CLIENT)
         self.caches.listener = self
         actors = SimpleNamespace(tell=lambda _, event: self.events.append(event))
         guests = SimpleNamespace(tell=lambda _, event: None)
-        self.routing = PodEvents(self.caches, actors, guests, lambda *_: None)
+        self.routing = PodEvents(self.caches, actors, guests, None)
         self.caches.inventory.observe_pool("main", created=0.0, selects=lambda labels: True)
         for job in JOBS:
             meta = {"name": job, "namespace": "ns", "uid": job, "generation": 1, "creationTimestamp": CREATED}

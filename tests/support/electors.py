@@ -42,6 +42,7 @@ class Client:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.clock = ServerClock()
+        self.clock.monotonic = asyncio.get_running_loop().time
         self.cut = self.hang = self.lose = False
 
     async def _pass(self) -> None:
@@ -111,20 +112,26 @@ class Candidate:
         self.claims = Client(claims or Server())
         self.log = log
         self.name = name
-        loop = asyncio.get_running_loop()
+        self.least = min_epoch
         self.elector = Elector(
             self.client,
             namespace="ns",
             name="punctual",
             identity=name,
-            on_started=lambda epoch: self.say(f"leads {epoch}"),
-            on_stopped=lambda: self.say("stops"),
-            claim=Claim(self.claims, Installation(of, "punctual"), monotonic=loop.time),
-            min_epoch=lambda: min_epoch,
+            candidate=self,
+            claim=Claim(self.claims, Installation(of, "punctual")),
             timing=TIMING,
-            monotonic=loop.time,
         )
         self.task = asyncio.create_task(self.elector.run())
+
+    def lead(self, epoch: int) -> None:
+        self.say(f"leads {epoch}")
+
+    def follow(self) -> None:
+        self.say("stops")
+
+    def min_epoch(self) -> int:
+        return self.least
 
     def say(self, what: str) -> None:
         self.log.append(f"{asyncio.get_running_loop().time():.0f} {self.name} {what}")
@@ -143,4 +150,4 @@ class Candidate:
     def kill(self) -> None:
         """As kill -9: no callback, no release; its requests just stop."""
         self.client.hang = self.claims.hang = True
-        self.elector._on_stopped = lambda: None
+        self.follow = lambda: None

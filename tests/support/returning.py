@@ -7,6 +7,7 @@ write at which it froze, and its watches say what they missed when it leads agai
 
 import asyncio
 import functools
+import time
 
 import orjson
 from term_world import KINDS, POD, Replica, Server, World, path_of
@@ -36,6 +37,7 @@ class LiveServer(Server):
         self.passed = 0.0
         super().__init__(lambda: 1_900_000_000.0 + self.passed)
         self.clock = ServerClock(monotonic=lambda: self.passed, wall=lambda: 1_900_000_000.0)
+        self.clock.monotonic = time.monotonic  # back-offs and batches end by themselves
         self.clock.observe = lambda *_, **__: None  # it passes as the server's, whatever time it is here
         self.watching = []  # replicas
         self.runs = False

@@ -7,6 +7,7 @@ change to the next, and by a second at most, as a leader's ticks do.
 import asyncio
 from types import SimpleNamespace
 
+from clocks import NO_CLIENT, clock
 from cluster_model.clock import BEGIN, written
 from cluster_model.cluster import Cluster
 
@@ -48,16 +49,15 @@ class Tenants:
         self._again = set()
         self._offered = {}  # ends that were offered, by pod (uid)
         self._loop = asyncio.new_event_loop()
-        self.caches = Caches(None)
+        self.caches = Caches(NO_CLIENT)
         self.caches.listener = self
         self.gate = AdmissionGate(
-            SimpleNamespace(create=self._try_out),
+            SimpleNamespace(create=self._try_out, clock=clock(lambda: self.now)),
             self.caches,
             self._again.add,
-            monotonic=lambda: self.now,
         )
         actors = SimpleNamespace(tell=self.tell)
-        self._pods = PodEvents(self.caches, actors, SimpleNamespace(), lambda *_: None)
+        self._pods = PodEvents(self.caches, actors, SimpleNamespace(), None)
         self.counting = self._pods.counting
         meta = {"name": POOL, "uid": "p", "generation": 1, "creationTimestamp": written(self.now)}
         spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi"}, "headroom": "0%"}

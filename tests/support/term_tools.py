@@ -1,7 +1,9 @@
 """The tools of a term for tests of single parts: what writes and reports is the test's."""
 
 import time
-from types import SimpleNamespace
+from unittest.mock import Mock
+
+from clocks import NO_CLIENT, clock
 
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.promise_metrics import PromiseMetrics
@@ -16,22 +18,23 @@ from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.metrics import Metrics
 
 
-def make_tools(log, now=lambda: 4.0, *, caches=None, epoch=3, metrics=None, clock=None, monotonic=time.monotonic):
+def make_tools(log, now=lambda: 4.0, *, caches=None, epoch=3, metrics=None, monotonic=time.monotonic, kinds=None):
     """Return tools with ``log`` as writer and recorder."""
-    caches, metrics = caches or Caches(None), metrics or Metrics()
+    caches, metrics = caches or Caches(NO_CLIENT), metrics or Metrics()
+    by = clock(monotonic, now=now)
     return Tools(
         epoch=epoch,
-        clock=clock or SimpleNamespace(now=now, doubted=False),
-        monotonic=monotonic,
+        kinds=kinds or Mock(),
+        clock=by,
         image=IMAGE,
         caches=caches,
         writer=log,
         recorder=log,
         set_points=SetPointStore(),
         metrics=metrics,
-        promise_metrics=PromiseMetrics(metrics, now),
+        promise_metrics=PromiseMetrics(metrics, by),
         taints=Taints([], lambda *_: None),
-        placeholders=Placeholders(PlaceholderSettings(namespace="sys"), log.submit, lambda *_: None),
+        placeholders=Placeholders(PlaceholderSettings(namespace="sys"), by, log.submit, lambda *_: None),
         results=JobResults(caches.directory, log),
         learning=ProfileLearning(caches.directory, lambda _: None),
     )

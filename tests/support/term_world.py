@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from types import SimpleNamespace
 
 import orjson
 from edge.apiserver import APPLY, JSON_PATCH, Answer, ApiServer, Refused
@@ -19,6 +20,7 @@ from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
 from punctual.kube.known.store import metadata_of
+from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics
 
@@ -189,17 +191,16 @@ class Replica:
         self.caches.informers[1]._told(body)
 
     def lead(self, epoch, **more):
-        self.term = Term(
-            epoch,
+        given = Surroundings(
             client=self.client,
             trials=self.client,
             caches=self.caches,
             metrics=Metrics(),
             set_points=SetPointStore(),
             instance="test",
-            leading=lambda: True,
             **more,
         )
+        self.term = Term(epoch, given, SimpleNamespace(leads=lambda _: True))
         self.task = asyncio.create_task(self.term.run())
 
     async def end(self):

@@ -28,7 +28,7 @@ from punctual import __version__, wire
 from punctual import metric_names as names
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
 from punctual.kube.actors.actors import PoolCore
-from punctual.kube.agents.report_server import Refusal, ReportCallbacks, ReportServer
+from punctual.kube.agents.report_server import Refusal, ReportServer
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.api.resources import JOBS, POOLS, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.caches import Caches
@@ -45,6 +45,7 @@ from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.kinds.rates.prometheus import check_url
+from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics, begin
 from punctual.kube.page.model import Reading
@@ -187,6 +188,7 @@ class Operator:
         self._make = make
         self._metrics = Metrics()
         self._set_points = SetPointStore()
+        self._given: Surroundings | None = None
         self._term: Term | None = None
         self._leading: asyncio.Task[None] | None = None
         self._elector: ElectorThread | None = None
@@ -233,7 +235,6 @@ class Operator:
             asker = make.client(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.placeholder_settings)
-            caches.directory.on_unreadable = _tell_unreadable
             group = await stack.enter_async_context(_Tasks(self._fail))
             watches = make.watches(self._observe, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
@@ -246,15 +247,24 @@ class Operator:
             reports = await self._serve(client, caches, stack, group)
             await caches.synced()
             await _see_epochs(client, caches)
+            self._given = Surroundings(
+                client=client,
+                trials=trials,
+                caches=caches,
+                metrics=self._metrics,
+                set_points=self._set_points,
+                instance=self._instance,
+                image=config.image,
+                prometheus=config.prometheus,
+                core=self._core,
+            )
             self._elector = elector = make.elector(
                 config.kubeconfig,
                 namespace=config.namespace,
                 name=config.lease,
                 identity=f"{self._instance}-{secrets.token_hex(4)}",
-                on_started=lambda epoch: self._start_leading(client, trials, caches, epoch),
-                on_stopped=self._stop_leading,
+                candidate=self,
                 installation=config.installation,
-                min_epoch=lambda: caches.directory.epoch,
                 timing=config.timing,
                 clock=clock,
             )
@@ -301,19 +311,14 @@ class Operator:
         metrics_port = await probe_server.start(port=config.metrics_port)
         stack.push_async_callback(probe_server.stop)
         store = ClusterCaStore(client, config.namespace, config.authority)
-        rotation = make.rotation(store, service_names(config.service, config.namespace), client.clock.now)
+        rotation = make.rotation(store, service_names(config.service, config.namespace), client.clock)
         await _again_until_done(rotation.tend)
         group.begin(rotation.run())
         report_server = make.report_server(
             self._set_points,
-            Reviewer(self._review(client), time.monotonic),
-            ReportCallbacks(
-                epoch=self._epoch,
-                now=client.clock.now,
-                monotonic=time.monotonic,
-                heard=self._heard,
-                refused=self._refused,
-            ),
+            Reviewer(self._review(client), client.clock),
+            self,
+            clock=client.clock,
             account=config.agent,
         )
         caches.on_node_gone = report_server.forget
@@ -321,7 +326,7 @@ class Operator:
         stack.push_async_callback(report_server.stop)
         if config.page_ports is not None:
             state = partial(self._reading, client.clock, caches)
-            page_server = PageServer(state, Viewers(client, time.monotonic))
+            page_server = PageServer(state, Viewers(client))
             port, loopback_port = config.page_ports
             await page_server.start(rotation.context, port=port, loopback_port=loopback_port)
             stack.push_async_callback(page_server.stop)
@@ -335,7 +340,7 @@ class Operator:
         ends = metrics.certificate_end
         ends.labels("authority").set_function(lambda: rotation.trust.signing.end if rotation.trust else 0.0)
         ends.labels("serving").set_function(lambda: rotation.serving.end if rotation.serving else 0.0)
-        metrics.watch(names.LEADER, lambda: float(self._epoch() is not None))
+        metrics.watch(names.LEADER, lambda: float(self.leading_epoch() is not None))
         metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
         metrics.watch_age(names.TAKEOVER_BEGUN, lambda: self._term.taking_over if self._term else 0.0)
         metrics.watch_age(names.TAKEOVER_MOVED, lambda: self._term.stalled if self._term else 0.0)
@@ -346,7 +351,9 @@ class Operator:
         metrics.watch_age(names.WRITER_OLDEST, lambda: self._term.oldest_write if self._term else 0.0)
         metrics.watch(
             names.AGENTS_SILENT,
-            lambda: float(len(report_server.silent(caches.inventory.owners())) if self._epoch() is not None else 0),
+            lambda: float(
+                len(report_server.silent(caches.inventory.owners())) if self.leading_epoch() is not None else 0
+            ),
         )
         metrics.watch(names.REPORTED_QUOTA, report_server.quota)
         metrics.watch(names.REPORTED_DRIFT, report_server.drift)
@@ -356,7 +363,7 @@ class Operator:
 
     def _reading(self, clock: ServerClock, caches: Caches) -> Reading | None:
         """Return what the page shows. None: this replica does not lead."""
-        if self._term is None or self._epoch() is None:
+        if self._term is None or self.leading_epoch() is None:
             return None
         directory = caches.directory
         return Reading(clock.now(), self._term.views(), directory.jobs, directory.reservations)
@@ -376,15 +383,20 @@ class Operator:
 
         return review
 
-    def _heard(self, report: wire.Report) -> None:
+    # what the report server tells
+
+    def heard(self, report: wire.Report) -> None:
+        """Receive an accepted report."""
         self._metrics.reports.inc()
         if self._term:
             self._term.heard(report)
 
-    def _refused(self, reason: Refusal) -> None:
+    def count_refusal(self, reason: Refusal) -> None:
+        """Count a refusal."""
         self._metrics.refusals.labels(reason).inc()
 
-    def _epoch(self) -> int | None:
+    def leading_epoch(self) -> int | None:
+        """Return the leader's epoch. None while this replica does not lead."""
         term, elector = self._term, self._elector
         return term.epoch if term is not None and elector is not None and elector.leads(term.epoch) else None
 
@@ -404,22 +416,15 @@ class Operator:
 
     # leading
 
-    def _start_leading(self, client: ApiClient, trials: ApiClient, caches: Caches, epoch: int) -> None:
+    def min_epoch(self) -> int:
+        """Return the highest epoch that any status carries."""
+        return self._caches.directory.epoch if self._caches else 0
+
+    def lead(self, epoch: int) -> None:
+        """Begin a term."""
         assert self._elector is not None
-        elector = self._elector
-        self._term = Term(
-            epoch,
-            client=client,
-            trials=trials,
-            caches=caches,
-            metrics=self._metrics,
-            set_points=self._set_points,
-            instance=self._instance,
-            leading=lambda: elector.leads(epoch),
-            image=self._config.image,
-            prometheus=self._config.prometheus,
-            core=self._core,
-        )
+        assert self._given is not None
+        self._term = Term(epoch, self._given, self._elector)
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
 
     async def _lead(self, term: Term, before: asyncio.Task[None] | None) -> None:
@@ -439,7 +444,7 @@ class Operator:
         finally:
             self._show(leading=False)
 
-    def _stop_leading(self) -> None:
+    def follow(self) -> None:
         """Become a standby: the lease is lost, so another replica may lead and nothing may be written."""
         if self._leading:
             self._leading.cancel()
@@ -451,7 +456,7 @@ class Operator:
             return
         if self._term and not self._leading.done():
             await self._term.retire(FLUSH)
-        self._stop_leading()
+        self.follow()
         await asyncio.gather(self._leading, return_exceptions=True)
         if self._label:
             await self._label.settled(LABEL)
@@ -542,10 +547,6 @@ async def _again_until_done(work: Callable[[], Awaitable[None]]) -> None:
 async def _be_patient(error: ClusterError) -> None:
     log.warning("startup_delayed", error=str(error))
     await asyncio.sleep(error.retry_after)
-
-
-def _tell_unreadable(kind: str, name: str, why: str) -> None:
-    log.warning("object_unreadable", kind=kind, name=name, error=why)
 
 
 def _log_as_json(level: str) -> None:

@@ -38,8 +38,8 @@ MUTANTS = (
     Mutant(
         "an epoch is not raised",
         "election/elector.py",
-        "self._epoch, self._min_epoch()) + 1",
-        "self._epoch, self._min_epoch())",
+        "self._epoch, self._candidate.min_epoch()) + 1",
+        "self._epoch, self._candidate.min_epoch())",
     ),
     Mutant(
         "a leader goes on for twenty seconds after its last renewal",

@@ -44,19 +44,28 @@ def client_of(network, process):
 class ElectorTask:
     """The product's elector as a task in a thread of its own. It has the interface of `ElectorThread`."""
 
-    def __init__(self, loop, client, *, on_started, on_stopped, installation, clock=None, **more):
+    def __init__(self, loop, client, *, candidate, installation, clock=None, **more):
         self._loop = loop
         self._home = loop.context()
+        self._candidate = candidate
         self.ended = loop.create_future()
         self._client = client(clock=clock, user_agent="punctual-elector")
         self._task = None
         self._elector = Elector(
             self._client,
-            on_started=lambda epoch: self._post(on_started, epoch),
-            on_stopped=lambda: self._post(on_stopped),
+            candidate=self,
             claim=Claim(self._client, installation),
             **more,
         )
+
+    def lead(self, epoch):
+        self._post(self._candidate.lead, epoch)
+
+    def follow(self):
+        self._post(self._candidate.follow)
+
+    def min_epoch(self):
+        return self._candidate.min_epoch()
 
     @property
     def leading(self):

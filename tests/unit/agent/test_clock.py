@@ -6,10 +6,12 @@ import signal
 import ssl
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+from clocks import clock
 
-from punctual.kube.agents.report_server import ReportCallbacks, ReportServer
+from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
@@ -44,16 +46,11 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
     (tmp_path / "tls.pem").write_text(serving.key + serving.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.pem")
-    callbacks = ReportCallbacks(
-        epoch=lambda: 1,
-        now=now,
-        monotonic=time.monotonic,
-        heard=heard.append,
-        refused=refused.append,
-    )
+    receiver = SimpleNamespace(leading_epoch=lambda: 1, heard=heard.append, count_refusal=refused.append)
+    by = clock(now=now)
     set_points = SetPointStore()
     set_points.put(SetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))
-    report_server = ReportServer(set_points, Reviewer(review, time.monotonic), callbacks, account=ACCOUNT)
+    report_server = ReportServer(set_points, Reviewer(review, by), receiver, clock=by, account=ACCOUNT)
     port = await report_server.start(context, host="127.0.0.1", port=0)
 
     tree = make_tree()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from clocks import clock
 from rich.console import Console
 from world import Worker, World, job
 
@@ -82,7 +83,7 @@ class Shown:
 
     def metrics(self) -> dict[str, float]:
         metrics = Metrics()
-        PromiseMetrics(metrics, lambda: self.world.now).promises("main", [self.known])
+        PromiseMetrics(metrics, clock(now=lambda: self.world.now)).promises("main", [self.known])
         return {s.name: s.value for f in metrics.registry.collect() for s in f.samples if s.labels == {"pool": "main"}}
 
     def alerts(self) -> bool:

@@ -21,8 +21,16 @@ from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import Event
 from punctual.scheduling.view import Outlook, PoolView
 
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-"""Starts a task of the term. Its failure ends the term."""
+
+class Life(Protocol):
+    """The life of a term."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether anything is decided yet, or still: not during the takeover."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start a task of the term. Its failure ends the term."""
 
 
 class PoolCore(Core[Event, Action], Protocol):
@@ -48,10 +56,10 @@ class _Running(Generic[C, E, X]):
 class Actors(Generic[C, E, X]):
     """An actor for each pool."""
 
-    def __init__(self, *, clock: ServerClock, metrics: Metrics, spawn: Spawn) -> None:
+    def __init__(self, *, clock: ServerClock, metrics: Metrics, life: Life) -> None:
         self._clock = clock
         self._metrics = metrics
-        self._spawn = spawn
+        self._life = life
         self._running: dict[str, _Running[C, E, X]] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -74,7 +82,7 @@ class Actors(Generic[C, E, X]):
             doubted=lambda: self._clock.doubted,
             timed=self._metrics.step_seconds.observe,
         )
-        self._running[pool] = _Running(core, actor, executor, self._spawn(actor.run(restored)))
+        self._running[pool] = _Running(core, actor, executor, self._life.spawn(actor.run(restored)))
 
     def stop(self, pool: str) -> bool:
         """Stop a pool that is gone. Returns whether it ran."""
@@ -136,9 +144,9 @@ class PoolActors(Actors[PoolCore, Event, PoolExecutor]):
         *,
         clock: ServerClock,
         metrics: Metrics,
-        spawn: Spawn,
+        life: Life,
     ) -> None:
-        super().__init__(clock=clock, metrics=metrics, spawn=spawn)
+        super().__init__(clock=clock, metrics=metrics, life=life)
         self._core = core
         self._executor = executor
 

@@ -63,8 +63,7 @@ log = structlog.get_logger(__name__)
 class PoolExecutor:
     """Carries out the actions of one pool.
 
-    ``carry_out(pool, action)`` is called with what the kinds do because of an action. ``tell(event)`` puts an event
-    into the mailbox of the pool's actor.
+    What the kinds do because of an action is theirs. ``tell(event)`` puts an event into the mailbox of the pool.
     """
 
     def __init__(
@@ -72,13 +71,11 @@ class PoolExecutor:
         pool: str,
         tools: Tools,
         gate: AdmissionGate,
-        carry_out: Callable[[str, Action], None],
         tell: Callable[[CreateRefused], None],
     ) -> None:
         self._pool = pool
         self._tools = tools
         self._gate = gate
-        self._carry_out = carry_out
         self._tell = tell
         self._spec: PoolSpec | None = None  # the spec in force, not only the requested one
         self._record: PoolRecord | None = None  # the last one
@@ -119,7 +116,7 @@ class PoolExecutor:
             case HoldCapacity():
                 self._keep_capacity(action)
             case Measured() | AnswerReservation() | OfferWindow():
-                self._carry_out(self._pool, action)
+                self._tools.kinds.carry_out(self._pool, action)
             case DeleteJob(uid):
                 if known := tools.directory.jobs.get(uid):
                     path = JOBS.path(namespace=known.owner.namespace, name=known.owner.name)
@@ -189,7 +186,7 @@ class PoolExecutor:
         if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's placeholders
             self._keep_capacity(HoldCapacity({}, 0.0, 0))
         tools.promise_metrics.pool(self._pool, record)
-        self._carry_out(self._pool, action)
+        self._tools.kinds.carry_out(self._pool, action)
         term = known.term
         status = pool_status(record, transition_times=term.transition_times, now=tools.now(), classes=term.classes)
         known.term.transition_times = transition_times(status["conditions"])

@@ -10,7 +10,7 @@ from punctual import reasons, wire
 from punctual.guests.control import GuestControl
 from punctual.guests.explain import explain
 from punctual.guests.model import Action, Decided, Event, GuestApplied, LendTo, NodesSeen, key_of, merged
-from punctual.kube.actors.actors import Actors, Spawn
+from punctual.kube.actors.actors import Actors, Life
 from punctual.kube.actors.executor import PoolExecutor
 from punctual.kube.actors.guest_records import note, to_guest, to_nodes, to_report
 from punctual.kube.actors.tools import Tools
@@ -43,9 +43,9 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
     """The guests of each pool. ``executor(pool, tell)`` makes what carries out their control's actions."""
 
     def __init__(
-        self, tools: Tools, executor: Callable[[str, Callable[[Event], None]], GuestExecutor], *, spawn: Spawn
+        self, tools: Tools, executor: Callable[[str, Callable[[Event], None]], GuestExecutor], *, life: Life
     ) -> None:
-        super().__init__(clock=tools.clock, metrics=tools.metrics, spawn=spawn)
+        super().__init__(clock=tools.clock, metrics=tools.metrics, life=life)
         self._epoch = tools.epoch
         self._recorder = tools.recorder
         self._caches = tools.caches

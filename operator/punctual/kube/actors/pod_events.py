@@ -4,11 +4,12 @@ A pod's events go to the pool that was told of it first, until it is gone: a job
 keep their processors. This part decides nothing and writes nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from punctual import wire
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
+from punctual.kube.actors.tools import AllKinds
 from punctual.kube.agents.progress import to_progress
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
@@ -19,12 +20,12 @@ from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
 
 
 class PodEvents:
-    """Chunk pods of all pools, for one term. ``signal(kind, key)`` has a job considered."""
+    """Chunk pods of all pools, for one term."""
 
-    def __init__(self, caches: Caches, actors: PoolActors, guests: Guests, signal: Callable[[str, str], None]) -> None:
+    def __init__(self, caches: Caches, actors: PoolActors, guests: Guests, kinds: AllKinds) -> None:
         self._caches = caches
         self._jobs = caches.directory.jobs
-        self._signal = signal
+        self._kinds = kinds
         self._actors = actors
         self._guests = guests
         self._pools: dict[str, str] = {}  # the pool that was told of a pod, by uid
@@ -46,7 +47,7 @@ class PodEvents:
             pool = self._pool_of(event) if isinstance(event, PodObserved) else self._told(job)
         known = self._jobs.get(job)
         if pool is None and known and known.term.aside is not None and isinstance(event, PodObserved):
-            self._signal("job", job)  # `job_was_read` follows
+            self._kinds.signal("job", job)  # `job_was_read` follows
         lent = event.uid in self._lent
         if isinstance(event, PodGone):
             self._pools.pop(event.uid, None)

@@ -4,11 +4,12 @@ Each record passes here before it is written. Only the changes since the one bef
 written twice, or taken over from an earlier leader, is not counted twice.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from punctual import metric_names as names
 from punctual import reasons
+from punctual.kube.format.clock import ServerClock
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.metrics import Metrics
 from punctual.kube.translate import job_state
@@ -22,11 +23,11 @@ BROKEN: Final = frozenset({
 
 
 class PromiseMetrics:
-    """Counts for one term. ``now`` is the API server's clock."""
+    """Counts for one term."""
 
-    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+    def __init__(self, metrics: Metrics, clock: ServerClock) -> None:
         self._metrics = metrics
-        self._now = now
+        self._now = clock.now
         self._seen: dict[str, float] = {}  # jobs without an answer, and when they were first seen
         self._undecided: dict[str, float] = {}  # the same of jobs with an answer that is not written yet
         self._promised: dict[str, float] = {}  # jobs without a chunk, and when they were promised

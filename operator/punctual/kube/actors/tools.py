@@ -1,7 +1,8 @@
 """What all actors and kinds of a term share."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.promise_metrics import PromiseMetrics
@@ -18,13 +19,26 @@ from punctual.kube.writes.keys import Key
 from punctual.kube.writes.writer import Writer
 
 
+class AllKinds(Protocol):
+    """The loop over all kinds, as one kind or a Pool's actor reaches the others."""
+
+    def signal(self, kind: str, key: str) -> None:
+        """Tell of a change that may concern objects of any kind (`punctual.kube.known.store.Signal`)."""
+
+    def carry_out(self, pool: str, action: Any) -> None:
+        """Carry out an action of a Pool (name)."""
+
+    def recorded(self, pool: str) -> Sequence[Any]:
+        """Return what is on record for a Pool (name) that starts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """The tools of a term. None of them decides anything."""
 
     epoch: int
+    kinds: AllKinds
     clock: ServerClock
-    monotonic: Callable[[], float]
     image: str
     """The operator's image, for the input step."""
     caches: Caches

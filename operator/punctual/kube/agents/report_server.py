@@ -14,9 +14,9 @@ points. TokenReviews are the only calls to the API server.
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import structlog
 from aiohttp import web
@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from punctual import wire
 from punctual.errors import ClusterError
 from punctual.kube.agents.set_points import SetPointStore
+from punctual.kube.format.clock import ServerClock
 from punctual.kube.serve import port_of
 from punctual.kube.trust.identity import Identity, Reviewer
 
@@ -70,19 +71,17 @@ _STATUS: Final[dict[Refusal, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportCallbacks:
-    """Callbacks of the report server into the operator. All are called in its event loop."""
+class Receiver(Protocol):
+    """What a report server works for: the operator. All is called in its event loop."""
 
-    epoch: Callable[[], int | None]
-    """The leader's epoch. None while this replica does not lead."""
-    now: Callable[[], float]
-    """The API server's clock, on which the ends of set points are."""
-    monotonic: Callable[[], float]
-    heard: Callable[[wire.Report], None]
-    """Receives an accepted report."""
-    refused: Callable[[Refusal], None]
-    """Counts refusals."""
+    def leading_epoch(self) -> int | None:
+        """Return the leader's epoch. None while this replica does not lead."""
+
+    def heard(self, report: wire.Report) -> None:
+        """Receive an accepted report."""
+
+    def count_refusal(self, reason: Refusal) -> None:
+        """Count a refusal."""
 
 
 @dataclass(slots=True)
@@ -110,12 +109,19 @@ class ReportServer:
     """The server that receives the agents' reports."""
 
     def __init__(
-        self, set_points: SetPointStore, reviewer: Reviewer[Identity], callbacks: ReportCallbacks, *, account: str
+        self,
+        set_points: SetPointStore,
+        reviewer: Reviewer[Identity],
+        receiver: Receiver,
+        *,
+        clock: ServerClock,
+        account: str,
     ) -> None:
         """``account`` is the agent's: ``system:serviceaccount:<namespace>:<name>``."""
         self._set_points = set_points
         self._reviewer = reviewer
-        self._callbacks = callbacks
+        self._receiver = receiver
+        self._clock = clock
         self._account = account
         self._reports: dict[str, _LastReport] = {}
         self._runner: web.AppRunner | None = None
@@ -138,7 +144,7 @@ class ReportServer:
 
     def silent(self, expected: Collection[str]) -> list[str]:
         """Return those of the expected nodes that have not reported lately, or never."""
-        limit = self._callbacks.monotonic() - SILENT
+        limit = self._clock.monotonic() - SILENT
         return sorted(n for n in expected if (v := self._reports.get(n)) is None or v.heard < limit)
 
     def quota(self) -> float:
@@ -154,7 +160,7 @@ class ReportServer:
         self._reports.pop(node, None)
 
     def _lately(self) -> list[_LastReport]:
-        limit = self._callbacks.monotonic() - SILENT
+        limit = self._clock.monotonic() - SILENT
         return [v for v in self._reports.values() if v.heard >= limit]
 
     async def handle(self, request: web.Request) -> web.Response:
@@ -162,7 +168,7 @@ class ReportServer:
         try:
             return await self._take(request)
         except _Refused as refused:
-            self._callbacks.refused(refused.reason)
+            self._receiver.count_refusal(refused.reason)
             response = web.json_response({"reason": refused.reason}, status=_STATUS[refused.reason])
             if refused.reason == "notLeading":
                 response.force_close()  # a kept connection would stay with a replica that no longer leads
@@ -178,13 +184,13 @@ class ReportServer:
         if report.epoch > epoch:
             raise _Refused("higherEpoch")
         if self._order(report):
-            self._callbacks.heard(report)
+            self._receiver.heard(report)
         pods = {pod.uid: pod for pod in report.pods}
-        points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, pods=pods)
+        points = self._set_points.answer(report.node, now=self._clock.now(), epoch=epoch, pods=pods)
         return web.Response(text=wire.encoded(points, report.modes), content_type="application/json")
 
     def _epoch(self) -> int:
-        if (epoch := self._callbacks.epoch()) is None:
+        if (epoch := self._receiver.leading_epoch()) is None:
             raise _Refused("notLeading")
         return epoch
 
@@ -222,7 +228,7 @@ class ReportServer:
 
         Returns False for a repeated report, the answer of which was lost.
         """
-        now = self._callbacks.monotonic()
+        now = self._clock.monotonic()
         born = now - report.started
         last = self._reports.get(report.node)
         if last is not None and last.instance == report.instance:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
+import structlog
+
 from punctual.kube import api
 from punctual.kube.api.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
 from punctual.kube.cluster.application_pods import ApplicationPods
@@ -21,10 +23,12 @@ from punctual.kube.cluster.pods import ForeignPod
 from punctual.kube.fit.claims import Claims, project_claim, project_class, project_volume
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.pools import KnownPool
-from punctual.kube.known.store import Known, NamedStore, Signal
+from punctual.kube.known.store import Ears, Known, NamedStore, Signal
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
+
+log = structlog.get_logger(__name__)
 
 
 class Listener(Protocol):
@@ -38,6 +42,9 @@ class Listener(Protocol):
 
     def signal(self, signal: Signal) -> None:
         """Handle another change that may concern such objects."""
+
+    def see_epoch(self, epoch: int) -> None:
+        """Handle an epoch in a status that is higher than any before."""
 
     def node_changed(self, node: Node) -> None:
         """Handle a new or changed node."""
@@ -58,13 +65,13 @@ class Listener(Protocol):
         """Send an event to a pool."""
 
 
-class Caches:
+class Caches(Ears):
     """The directory, the node inventory, chunk pods, and the labels of namespaces."""
 
     def __init__(self, client: ApiClient, placeholder_settings: PlaceholderSettings | None = None) -> None:
         self.placeholder_settings = placeholder_settings or PlaceholderSettings(namespace="default")
         """The settings of placeholders."""
-        self.directory = Directory()
+        self.directory = Directory(self)
         self.inventory = Inventory(
             self._tell,
             yielding=self.placeholder_settings.priority,
@@ -78,8 +85,6 @@ class Caches:
         self.pods = ChunkPods()
         self.applications = ApplicationPods()
         self.claims = Claims(self._on_claim_change)
-        self.directory.jobs.on_new = self._settle_claims
-        self.directory.jobs.on_unsettled = self._see_unsettled
         self._bound: dict[str, ForeignPod] = {}  # what pods take of their nodes, by key
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
@@ -259,9 +264,20 @@ class Caches:
             return False
         return self.pods.is_ours(key, claim, known.owner if known else None)
 
-    def _settle_claims(self, job: str) -> None:
+    # what stores tell
+
+    def see_epoch(self, epoch: int) -> None:
+        """Tell a term of an epoch that is higher than any before."""
+        if self.listener:
+            self.listener.see_epoch(epoch)
+
+    def unreadable(self, kind: str, name: str, why: str) -> None:
+        """Log that an object is refused by the models."""
+        log.warning("object_unreadable", kind=kind, name=name, error=why)
+
+    def job_is_new(self, uid: str) -> None:
         """Check the pods again that claimed this job, now that the job is known."""
-        for key, pod in self.pods.claims_of(job):
+        for key, pod in self.pods.claims_of(uid):
             self._on_pod_change("MODIFIED", key, pod)
 
     def _count(self, key: str, pod: ForeignPod | None) -> None:
@@ -282,7 +298,7 @@ class Caches:
         if self.listener:
             self.listener.signal(Signal(kind, key))
 
-    def _see_unsettled(self, uid: str) -> None:
+    def job_is_unsettled(self, uid: str) -> None:
         """Take up a job that was put aside, and has a status that was written since and is not settled."""
         if self.directory.jobs[uid].term.aside is not None:
             self._signal("job", uid)

@@ -10,7 +10,6 @@ the decision.
 
 import asyncio
 import contextlib
-import time
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
@@ -179,7 +178,7 @@ class EventRecorder:
         return True
 
     def _bucket(self, uid: str) -> Bucket:
-        bucket = self._buckets.pop(uid, None) or Bucket(REFILL, BURST, time.monotonic)
+        bucket = self._buckets.pop(uid, None) or Bucket(REFILL, BURST, self._client.clock)
         self._buckets[uid] = bucket
         if len(self._buckets) > KEPT:
             self._buckets.popitem(last=False)

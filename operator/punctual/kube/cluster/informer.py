@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import math
 import random
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
@@ -64,7 +63,6 @@ class Informer(Generic[P]):
         on_change: Callable[[Change, str, P], None],
         silence: float = 15.0,
         page: int = 500,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
         self.counts = Counts()
@@ -75,11 +73,10 @@ class Informer(Generic[P]):
         self._on_change = on_change
         self._silence = silence
         self._page = page
-        self._monotonic = monotonic
         self._known: dict[str, tuple[str, P]] = {}  # uid and projection by key
         self._version = ""  # the position to continue from; empty: list again
         self._streams = True  # until the server refuses the watch-list
-        self._alive = monotonic()
+        self._alive = client.clock.monotonic()
 
     @property
     def items(self) -> Mapping[str, P]:
@@ -89,7 +86,7 @@ class Informer(Generic[P]):
     @property
     def staleness(self) -> float:
         """Seconds since the server's last sign of life: an event, a page, or the normal end of a watch."""
-        return self._monotonic() - self._alive
+        return self._client.clock.monotonic() - self._alive
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
@@ -99,18 +96,18 @@ class Informer(Generic[P]):
             try:
                 if not self._version:
                     await self._list()
-                began = self._monotonic()
+                began = self._client.clock.monotonic()
                 await self._follow()
-                self._alive = self._monotonic()
+                self._alive = self._client.clock.monotonic()
                 pause = FIRST_RETRY
-                if self._monotonic() - began < FIRST_RETRY:  # for a proxy that closes each watch at once
+                if self._client.clock.monotonic() - began < FIRST_RETRY:  # for a proxy that closes each watch at once
                     await asyncio.sleep(FIRST_RETRY)
             except errors.ClusterError as error:
                 if isinstance(error, errors.Gone):
                     self._version = ""
                 else:
                     self.counts.failures += 1
-                if self._monotonic() - began >= LAST_RETRY:  # it worked for a while
+                if self._client.clock.monotonic() - began >= LAST_RETRY:  # it worked for a while
                     pause = FIRST_RETRY
                 log.warning("watch_failed", path=self.path, error=str(error), again_in=pause)
                 # jitter: a thousand watchers must not return to a recovering server at the same time
@@ -129,7 +126,7 @@ class Informer(Generic[P]):
                 seen.clear()
         if not self._streams:
             async for page in self._client.pages(self.path, page=self._page):
-                self._alive = self._monotonic()
+                self._alive = self._client.clock.monotonic()
                 for body in page.items:
                     seen.add(self._told(body))
                 version = page.resource_version
@@ -143,7 +140,7 @@ class Informer(Generic[P]):
         watch = self._client.watch(self.path, initial=True, seconds=INITIAL_SECONDS, silence=self._silence)
         async with contextlib.aclosing(watch):
             async for event in watch:
-                self._alive = self._monotonic()
+                self._alive = self._client.clock.monotonic()
                 body = event["object"]
                 if event["type"] == "DELETED":  # deleted since the list began
                     seen.discard(_key(body["metadata"]))
@@ -163,7 +160,7 @@ class Informer(Generic[P]):
         )
         async with contextlib.aclosing(watch):
             async for event in watch:
-                self._alive = self._monotonic()
+                self._alive = self._client.clock.monotonic()
                 body = event["object"]
                 match event["type"]:
                     case "BOOKMARK":

@@ -12,8 +12,6 @@ While an installation is uninstalled, the claim has a mark, and no replica leads
 later belongs to a new installation of the same name, and takes the claim at once.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,16 +52,14 @@ class Installation:
 class Claim:
     """An installation's claim, in the loop of its elector. ``other``: the installation that has it instead, or ""."""
 
-    def __init__(
-        self, client: ApiClient, installation: Installation, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, client: ApiClient, installation: Installation) -> None:
         self._client = client
         self._own = str(installation)
         self._meta = {"namespace": installation.shared, "name": NAME}
         self.path = LEASES.path(namespace=installation.shared, name=NAME)
         self._collection = LEASES.path(namespace=installation.shared)
-        self._monotonic = monotonic
-        self._began = monotonic()
+        self._monotonic = client.clock.monotonic
+        self._began = self._monotonic()
         self._seen: Json = {}  # its spec, and since when it is known
         self._seen_at = self._renewed = float("-inf")
         self.other = ""

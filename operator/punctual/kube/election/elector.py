@@ -15,9 +15,9 @@ import asyncio
 import contextlib
 import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -46,11 +46,23 @@ class Timing:
             raise ValueError(f"need 0 < retry < renew < lease, not {self}")
 
 
-class Elector:
-    """One candidate, in the loop that calls `run`.
+class Candidate(Protocol):
+    """What stands for election. `lead` and `follow` are called alternately. Nothing here may block."""
 
-    ``identity`` must be unique to this process (pod name and a random part). ``on_started(epoch)`` and ``on_stopped()``
-    are called alternately, in the elector's loop. They and ``min_epoch()`` must not block.
+    def lead(self, epoch: int) -> None:
+        """Begin to lead."""
+
+    def follow(self) -> None:
+        """Cease to lead."""
+
+    def min_epoch(self) -> int:
+        """Return the highest epoch that is known: the next one is higher."""
+
+
+class Elector:
+    """Lets one candidate stand for election, in the loop that calls `run`.
+
+    ``identity`` must be unique to this process (pod name and a random part).
     """
 
     def __init__(
@@ -60,24 +72,19 @@ class Elector:
         namespace: str,
         name: str,
         identity: str,
-        on_started: Callable[[int], None],
-        on_stopped: Callable[[], None],
+        candidate: Candidate,
         claim: Claim,
-        min_epoch: Callable[[], int] = lambda: 0,
         timing: Timing = Timing(),
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._collection = LEASES.path(namespace=namespace)
         self._path = LEASES.path(namespace=namespace, name=name)
         self._meta = {"namespace": namespace, "name": name}
         self._identity = identity
-        self._on_started = on_started
-        self._on_stopped = on_stopped
+        self._candidate = candidate
         self._claim = claim
-        self._min_epoch = min_epoch
         self._timing = timing
-        self._monotonic = monotonic
+        self._monotonic = client.clock.monotonic
         self._epoch = 0  # of the last term
         self._acquired = ""
         self._until = NEVER  # this replica leads until then
@@ -107,7 +114,7 @@ class Elector:
         while True:
             await self._acquire()
             log.info("leadership_acquired", lease=self._path, identity=self._identity, epoch=self._epoch)
-            self._on_started(self._epoch)
+            self._candidate.lead(self._epoch)
             try:
                 await self._hold()
             except asyncio.CancelledError:
@@ -124,7 +131,7 @@ class Elector:
     def _stop(self) -> None:
         self._until = NEVER
         log.info("leadership_ended", lease=self._path, identity=self._identity, epoch=self._epoch)
-        self._on_stopped()
+        self._candidate.follow()
 
     # standby
 
@@ -199,7 +206,7 @@ class Elector:
 
     async def _take(self) -> None:
         """Acquire the Lease over the version that was read, with a new epoch."""
-        epoch = max(self._seen.get("leaseTransitions", 0), self._epoch, self._min_epoch()) + 1
+        epoch = max(self._seen.get("leaseTransitions", 0), self._epoch, self._candidate.min_epoch()) + 1
         sent = self._monotonic()
         self._acquired = self._stamp()
         spec = self._spec(epoch)
@@ -291,10 +298,11 @@ class Elector:
 
 
 class ElectorThread(threading.Thread):
-    """An `Elector` with its own client, loop and thread. Callbacks are posted to the loop that created it.
+    """An `Elector` with its own client, loop and thread.
 
     ``thread.start()``; ``thread.leading``; ``await thread.stop()`` releases the Lease and ends the thread. ``await
-    thread.ended`` raises the cause of any other end. ``min_epoch`` is called in the thread.
+    thread.ended`` raises the cause of any other end. The candidate is told in the loop that created the thread, but
+    asked for its epoch in the thread.
     """
 
     def __init__(
@@ -304,30 +312,43 @@ class ElectorThread(threading.Thread):
         namespace: str,
         name: str,
         identity: str,
-        on_started: Callable[[int], None],
-        on_stopped: Callable[[], None],
+        candidate: Candidate,
         installation: Installation,
-        min_epoch: Callable[[], int] = lambda: 0,
         timing: Timing = Timing(),
         clock: ServerClock | None = None,
     ) -> None:
         super().__init__(name="elector", daemon=True)
         self._home = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._home.create_future()
+        self._candidate = candidate
         self._client = ApiClient(kubeconfig, clock=clock, user_agent="punctual-elector")
         self._elector = Elector(
             self._client,
             namespace=namespace,
             name=name,
             identity=identity,
-            on_started=lambda epoch: self._post(on_started, epoch),
-            on_stopped=lambda: self._post(on_stopped),
+            candidate=self,
             claim=Claim(self._client, installation),
-            min_epoch=min_epoch,
             timing=timing,
         )
         self._stopping = threading.Event()
         self._cancel: Callable[[], object] = lambda: None
+
+    # what the elector tells and asks, in the thread
+
+    def lead(self, epoch: int) -> None:
+        """Let the candidate lead."""
+        self._post(self._candidate.lead, epoch)
+
+    def follow(self) -> None:
+        """Let the candidate cease to lead."""
+        self._post(self._candidate.follow)
+
+    def min_epoch(self) -> int:
+        """Return the highest epoch that the candidate knows."""
+        return self._candidate.min_epoch()
+
+    # for any thread
 
     @property
     def leading(self) -> bool:

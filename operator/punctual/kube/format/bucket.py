@@ -3,20 +3,20 @@
 The clock is an argument. The bucket never waits.
 """
 
-from collections.abc import Callable
+from punctual.kube.format.clock import ServerClock
 
 
 class Bucket:
     """Holds at most ``burst`` tokens and gains ``rate`` per second."""
 
-    __slots__ = ("_at", "_burst", "_monotonic", "_rate", "_tokens")
+    __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens")
 
-    def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
+    def __init__(self, rate: float, burst: float, clock: ServerClock) -> None:
         self._rate = rate
         self._burst = burst
-        self._monotonic = monotonic
+        self._clock = clock
         self._tokens = burst
-        self._at = monotonic()
+        self._at = clock.monotonic()
 
     def take(self) -> bool:
         """Take a token if there is one. Returns whether there was."""
@@ -27,7 +27,7 @@ class Bucket:
 
     def delay(self) -> float:
         """Seconds until the next token. 0 if there is one now."""
-        now = self._monotonic()
+        now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         # a rounding error must not delay a waiter by 0 s for ever

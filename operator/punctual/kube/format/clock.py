@@ -78,6 +78,10 @@ class ServerClock:
         self._doubt: _Doubt | None = None
         self._dismissed = float("-inf")  # monotonic time of the last dismissed doubt
 
+    def monotonic(self) -> float:
+        """Return this process's monotonic clock, in seconds: no clock that is set changes it."""
+        return self._monotonic()
+
     def observe(self, date: float, *, sent: float, received: float) -> None:
         """Record an answer: its ``Date`` in epoch seconds, and the monotonic times of request and answer."""
         low, high = date - received, date + 1 - sent

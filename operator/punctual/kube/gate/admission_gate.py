@@ -11,7 +11,6 @@ The dry run is made once a minute per namespace, template and processor. Meanwhi
 """
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -75,15 +74,14 @@ class AdmissionGate:
         *,
         learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
         image: str = IMAGE,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._caches = caches
         self._directory = caches.directory
         self._again = again
         self._learned = learned
         self._image = image
-        self._monotonic = monotonic
-        self._trials = Trials(trials, self._answered, monotonic=monotonic)
+        self._clock = trials.clock
+        self._trials = Trials(trials, self._answered)
         self._others: dict[str, dict[bool, Resources]] = {}  # by job; whether it is about the reduce's pod
         self._waiting: dict[str, _Wait] = {}  # by job
         self._asking: dict[bytes, set[str]] = {}  # jobs by the trial that they wait for
@@ -162,7 +160,7 @@ class AdmissionGate:
 
     def overdue(self) -> Iterator[tuple[str, str]]:
         """Yield the jobs (uid) that have waited here for `OVERDUE` seconds, with the cause."""
-        late = self._monotonic() - OVERDUE
+        late = self._clock.monotonic() - OVERDUE
         for uid, wait in self._waiting.items():
             if wait.since > late:
                 continue
@@ -179,7 +177,7 @@ class AdmissionGate:
         return not_allowed(known.owner.pool, known.owner.namespace)
 
     def _wait(self, known: KnownJob) -> _Wait:
-        return self._waiting.setdefault(known.owner.uid, _Wait(self._monotonic()))
+        return self._waiting.setdefault(known.owner.uid, _Wait(self._clock.monotonic()))
 
     def _tried(self, known: KnownJob, processor: PoolSpec) -> tuple[bool, Refusal]:
         """Return whether every pod of the job has an answer of the API server, and the first refusal.
@@ -193,7 +191,7 @@ class AdmissionGate:
         if reduce := spec.get("reduce"):
             kinds.append(("Reduce", reduce["template"], None))
         wait = self._waiting.get(known.owner.uid)
-        since = wait.since if wait else self._monotonic()
+        since = wait.since if wait else self._clock.monotonic()
         questions = {_key(known, kind, template, step, processor): kind for kind, template, step in kinds}
         answers = {key: self._trials.answer(key, since=since) for key in questions}
         given = [answer for answer in answers.values() if answer]

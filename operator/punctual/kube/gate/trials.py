@@ -6,7 +6,6 @@ for them. A failed trial is retried without a limit, behind the waiting ones. Me
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,12 +85,9 @@ class Trials:
         self,
         client: ApiClient,
         answered: Callable[[bytes], None],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._answered = answered
-        self._monotonic = monotonic
         self._answers: dict[bytes, Answer] = {}
         self._questions: dict[bytes, _Question] = {}
         self._queues: dict[str, deque[_Question]] = {}  # waiting templates by namespace; the next namespace comes first
@@ -102,7 +98,7 @@ class Trials:
     def answer(self, key: bytes, *, since: float) -> Answer | None:
         """Return the answer, if it is valid: it is recent, or was given to a job that has waited ``since`` then."""
         found = self._answers.get(key)
-        if found is None or (found.at < since and found.at + KEPT < self._monotonic()):
+        if found is None or (found.at < since and found.at + KEPT < self._client.clock.monotonic()):
             return None
         return found
 
@@ -165,7 +161,8 @@ class Trials:
         except ClusterError as error:
             for_good = isinstance(error, Forbidden | Invalid | NotFound)
             if for_good and not (isinstance(error, NoRight) and question.tries < RIGHTS):
-                answer = Answer(self._monotonic(), (reasons.POD_REFUSED, f"its pods would be refused: {error}"))
+                refusal = reasons.POD_REFUSED, f"its pods would be refused: {error}"
+                answer = Answer(self._client.clock.monotonic(), refusal)
             else:
                 again = error
         finally:
@@ -192,7 +189,7 @@ class Trials:
                 question.others = others
                 return None
         needs = pod_needs(tried["spec"], planned_node=ANY)
-        return Answer(self._monotonic(), refusal, needs, requested(tried["spec"]), question.others)
+        return Answer(self._client.clock.monotonic(), refusal, needs, requested(tried["spec"]), question.others)
 
     def _later(self, question: _Question, error: ClusterError) -> None:
         question.error = str(error)

@@ -12,7 +12,6 @@ deleted pool are deleted.
 """
 
 import hashlib
-import time
 import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -21,6 +20,7 @@ from punctual.kube import api
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, node_of
 from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
+from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.quantity import format_bytes, format_cores
 from punctual.kube.writes.keys import Key, placeholders_key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, same
@@ -51,15 +51,14 @@ class Placeholders:
     def __init__(
         self,
         settings: PlaceholderSettings,
+        clock: ServerClock,
         submit: Callable[[Key, Operation], None],
         refused: Callable[[str, str], None],
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._submit = submit
         self._refused = refused
-        self._monotonic = monotonic
+        self._clock = clock
         self._pools: set[str] = set()
         self._names: dict[str, str] = {}  # of pools with a decision in this term, by uid
         self._wanted: dict[str, HoldCapacity] = {}
@@ -99,7 +98,7 @@ class Placeholders:
         self._made(site, seen.name)
         self._there.setdefault(site, {})[seen.name] = seen
         if seen.ended:
-            self._resting[site] = self._monotonic() + REST
+            self._resting[site] = self._clock.monotonic() + REST
         self._compare(site)
 
     def forget(self, gone: Placeholder) -> None:
@@ -118,7 +117,10 @@ class Placeholders:
         if not isinstance(operation, CreatePod):
             return
         meta = operation.body["metadata"]
-        site, until = _Site(meta["labels"][PLACEHOLDER], node_of(operation.body["spec"])), self._monotonic() + REST
+        site, until = (
+            _Site(meta["labels"][PLACEHOLDER], node_of(operation.body["spec"])),
+            self._clock.monotonic() + REST,
+        )
         if outcome.result == "done":
             if meta["name"] in self._making.get(site, ()):
                 self._unseen[meta["name"]] = site, until
@@ -130,7 +132,7 @@ class Placeholders:
 
     def tick(self) -> None:
         """Do the work that waited for its time."""
-        now = self._monotonic()
+        now = self._clock.monotonic()
         rested = [site for site, until in self._resting.items() if until <= now]
         for site in rested:
             del self._resting[site]
@@ -162,15 +164,15 @@ class Placeholders:
             self._surplus.pop(site, None)
             self._make(site, capacity, missing)
             return
-        since = self._surplus.setdefault(site, self._monotonic())
-        if since + PATIENCE <= self._monotonic():
+        since = self._surplus.setdefault(site, self._clock.monotonic())
+        if since + PATIENCE <= self._clock.monotonic():
             # those that hold nothing first
             for one in sorted(alive, key=lambda p: (p.bound, p.name))[:-missing]:
                 self._drop(site, one)
             del self._surplus[site]
 
     def _make(self, site: _Site, capacity: HoldCapacity, count: int) -> None:
-        if self._resting.get(site, 0.0) > self._monotonic():
+        if self._resting.get(site, 0.0) > self._clock.monotonic():
             return
         making = self._making.setdefault(site, set()) if count else set()
         taken = self._there.get(site, {}).keys() | making

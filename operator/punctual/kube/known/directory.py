@@ -1,6 +1,5 @@
 """The stores of all kinds, and the highest epoch that any status carries."""
 
-from collections.abc import Callable
 from typing import Any
 
 from punctual.kube.known.jobs import Jobs
@@ -8,26 +7,23 @@ from punctual.kube.known.pools import Pools
 from punctual.kube.known.profiles import Profiles
 from punctual.kube.known.rates import Rates
 from punctual.kube.known.reservations import Reservations
-from punctual.kube.known.store import HIGHEST, Store
+from punctual.kube.known.store import HIGHEST, Ears, Store
 
 
-class Directory:
-    """What a replica knows of Punctual's kinds."""
+class Directory(Ears):
+    """What a replica knows of Punctual's kinds. ``ears`` hear of epochs that rise, and of all else that stores tell."""
 
-    def __init__(self) -> None:
-        self.pools = Pools(self.see_epoch, self._unreadable)
-        self.jobs = Jobs(self.see_epoch)
-        self.profiles = Profiles(self.see_epoch, self._unreadable)
-        self.reservations = Reservations(self.see_epoch)
-        self.rates = Rates(self.see_epoch)
+    def __init__(self, ears: Ears | None = None) -> None:
+        self.ears = ears or Ears()
+        self.pools = Pools(self)
+        self.jobs = Jobs(self)
+        self.profiles = Profiles(self)
+        self.reservations = Reservations(self)
+        self.rates = Rates(self)
         self.stores: tuple[Store[Any], ...] = (self.pools, self.jobs, self.profiles, self.reservations, self.rates)
         self.epoch = 0
         """The highest epoch that any status carries. Only leaders may write those; an annotation of a pod says
         nothing."""
-        self.on_epoch: Callable[[int], None] = lambda _: None
-        """Hears when that rises."""
-        self.on_unreadable: Callable[[str, str, str], None] = lambda _kind, _name, _why: None
-        """Called with kind, name and reason for each pool and profile that the models refuse."""
 
     def of(self, plural: str) -> Store[Any]:
         """Return the store of a kind."""
@@ -42,7 +38,16 @@ class Directory:
         """Take in an epoch that stands in a status; ignore one that no leader reaches."""
         if self.epoch < epoch <= HIGHEST:
             self.epoch = epoch
-            self.on_epoch(epoch)
+            self.ears.see_epoch(epoch)
 
-    def _unreadable(self, kind: str, name: str, why: str) -> None:
-        self.on_unreadable(kind, name, why)
+    def unreadable(self, kind: str, name: str, why: str) -> None:
+        """Take in that the models refuse an object."""
+        self.ears.unreadable(kind, name, why)
+
+    def job_is_new(self, uid: str) -> None:
+        """Take in that a job was not known."""
+        self.ears.job_is_new(uid)
+
+    def job_is_unsettled(self, uid: str) -> None:
+        """Take in that a job was settled when it was last seen, and is no longer."""
+        self.ears.job_is_unsettled(uid)

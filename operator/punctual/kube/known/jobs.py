@@ -4,7 +4,7 @@ A spec is kept as bytes: these take a tenth of the memory of dicts, and only a n
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from punctual.kube import api
 from punctual.kube.api.resources import JOBS
 from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.known.oversize import kept
-from punctual.kube.known.store import Body, InTerm, Store, conditions_of, epoch_of
+from punctual.kube.known.store import Body, Ears, InTerm, Store, conditions_of, epoch_of
 from punctual.scheduling.model.job import Job, JobRecord
 
 ENDED: Final = "Ended"
@@ -116,12 +116,8 @@ class KnownJob:
 class Jobs(Store[KnownJob]):
     """All jobs."""
 
-    def __init__(self, see_epoch: Callable[[int], None]) -> None:
-        super().__init__(JOBS, see_epoch)
-        self.on_new: Callable[[str], None] = lambda _: None
-        """Called with the uid of each job that was not known."""
-        self.on_unsettled: Callable[[str], None] = lambda _: None
-        """Called with the uid of each job that was `settled` when it was last seen, and is no longer."""
+    def __init__(self, ears: Ears) -> None:
+        super().__init__(JOBS, ears)
         self._inside: dict[tuple[str, str], dict[str, KnownJob]] = {}  # jobs that name a reservation, by that and uid
 
     def of_pool(self, pool: str) -> Iterator[KnownJob]:
@@ -142,7 +138,7 @@ class Jobs(Store[KnownJob]):
     def _add(self, made: KnownJob) -> bool:
         super()._add(made)
         self._join_reservation(made)
-        self.on_new(made.uid)
+        self._ears.job_is_new(made.uid)
         return True
 
     def _make(self, body: Body) -> KnownJob:
@@ -175,7 +171,7 @@ class Jobs(Store[KnownJob]):
     def _see_again(self, known: KnownJob, body: Body) -> None:
         was, known.settled = known.settled, settled(body)
         if was and not known.settled:
-            self.on_unsettled(known.uid)
+            self._ears.job_is_unsettled(known.uid)
 
     def _join_reservation(self, known: KnownJob) -> None:
         if known.reservation:

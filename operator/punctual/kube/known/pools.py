@@ -1,13 +1,13 @@
 """What is known of pools."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from punctual.control.cost_estimation import ClassSpeed
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import POOLS
-from punctual.kube.known.store import Body, Described, InTerm, NamedStore
+from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 
 
@@ -44,19 +44,18 @@ class KnownPool(Described):
 
 
 class Pools(NamedStore[KnownPool]):
-    """All pools that can be read. ``on_unreadable`` is called with kind, name and reason for each other one."""
+    """All pools that can be read."""
 
     replaces = True
 
-    def __init__(self, see_epoch: Callable[[int], None], on_unreadable: Callable[[str, str, str], None]) -> None:
-        super().__init__(POOLS, see_epoch)
-        self._on_unreadable = on_unreadable
+    def __init__(self, ears: Ears) -> None:
+        super().__init__(POOLS, ears)
 
     def _make(self, body: Body) -> KnownPool | None:
         try:
             pool = api.parse_asked(api.Pool, body)
         except UserError as error:
-            self._on_unreadable("Pool", body["metadata"]["name"], error.message)
+            self._ears.unreadable("Pool", body["metadata"]["name"], error.message)
             return None
         meta, term = pool.metadata, PoolInTerm(in_force=pool.spec)
         return KnownPool(meta, pool.spec, tuple(meta.finalizers), meta.deletion_timestamp is not None, term)

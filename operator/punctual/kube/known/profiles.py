@@ -1,12 +1,11 @@
 """What is known of profiles. What they have learned is in `punctual.kube.learning.profiles`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import PROFILES
-from punctual.kube.known.store import Body, Described, InTerm, NamedStore
+from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore
 
 
 @dataclass(slots=True)
@@ -24,20 +23,19 @@ class KnownProfile(Described):
 
 
 class Profiles(NamedStore[KnownProfile]):
-    """All profiles that can be read. ``on_unreadable`` is called with kind, name and reason for each other one."""
+    """All profiles that can be read."""
 
     replaces = True
 
-    def __init__(self, see_epoch: Callable[[int], None], on_unreadable: Callable[[str, str, str], None]) -> None:
-        super().__init__(PROFILES, see_epoch)
-        self._on_unreadable = on_unreadable
+    def __init__(self, ears: Ears) -> None:
+        super().__init__(PROFILES, ears)
 
     def _make(self, body: Body) -> KnownProfile | None:
         try:
             profile = api.parse_asked(api.Profile, body)
         except UserError as error:
             meta = body["metadata"]
-            self._on_unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
+            self._ears.unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
             return None
         return KnownProfile(profile.metadata, profile.spec, profile.metadata.deletion_timestamp is not None)
 

@@ -1,12 +1,11 @@
 """What is known of target rates."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import TARGET_RATES
-from punctual.kube.known.store import Body, Described, InTerm, Store
+from punctual.kube.known.store import Body, Described, Ears, InTerm, Store
 from punctual.rates.model import UNRECORDED, Record
 
 
@@ -37,8 +36,8 @@ class KnownRate(Described):
 class Rates(Store[KnownRate]):
     """All target rates."""
 
-    def __init__(self, see_epoch: Callable[[int], None]) -> None:
-        super().__init__(TARGET_RATES, see_epoch)
+    def __init__(self, ears: Ears) -> None:
+        super().__init__(TARGET_RATES, ears)
 
     def _make(self, body: Body) -> KnownRate:
         meta = api.parse_metadata(body)

@@ -1,6 +1,5 @@
 """What is known of reservations and their windows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, Literal
@@ -11,7 +10,7 @@ from punctual.kube import api
 from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.format.duration import format_time
 from punctual.kube.known.jobs import KnownJob
-from punctual.kube.known.store import Body, Described, InTerm, NamedStore, conditions_of
+from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, conditions_of
 from punctual.scheduling.model.events import Share
 
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
@@ -85,8 +84,8 @@ class KnownReservation(Described):
 class Reservations(NamedStore[KnownReservation]):
     """All reservations."""
 
-    def __init__(self, see_epoch: Callable[[int], None]) -> None:
-        super().__init__(RESERVATIONS, see_epoch)
+    def __init__(self, ears: Ears) -> None:
+        super().__init__(RESERVATIONS, ears)
 
     def standing(self, name: str, namespace: str) -> KnownReservation | None:
         """Return the reservation of that name; None: there is none, or it is being deleted."""

@@ -9,7 +9,7 @@ facts come from its body, and stay as long as the process runs. What a term has 
 but ``term``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -118,18 +118,34 @@ class Described:
         return self.metadata.creation_timestamp
 
 
+class Ears:
+    """What hears of objects beside their store. Here it does nothing."""
+
+    def see_epoch(self, epoch: int) -> None:
+        """Take in an epoch that stands in a status."""
+
+    def unreadable(self, kind: str, name: str, why: str) -> None:
+        """Take in that the models refuse an object."""
+
+    def job_is_new(self, uid: str) -> None:
+        """Take in that a job was not known."""
+
+    def job_is_unsettled(self, uid: str) -> None:
+        """Take in that a job was settled when it was last seen, and is no longer."""
+
+
 K = TypeVar("K", bound=Known)
 
 
 class Store(Mapping[str, K], Generic[K]):
-    """Objects of one kind by uid. ``see_epoch`` is called with the epoch of each status."""
+    """Objects of one kind by uid."""
 
-    def __init__(self, resource: Resource, see_epoch: Callable[[int], None]) -> None:
+    def __init__(self, resource: Resource, ears: Ears) -> None:
         self.resource = resource
         self.gone: set[str] = set()
         """Uids of objects that were deleted in this term. A list may still contain them."""
         self._by_uid: dict[str, K] = {}
-        self._see_epoch = see_epoch
+        self._ears = ears
 
     def __getitem__(self, uid: str) -> K:
         return self._by_uid[uid]
@@ -145,7 +161,7 @@ class Store(Mapping[str, K], Generic[K]):
 
         Returns None if nothing has changed but its status, if it is older than what is known, or if it cannot be read.
         """
-        self._see_epoch(epoch_of(body))
+        self._ears.see_epoch(epoch_of(body))
         meta = body["metadata"]
         known = self._by_uid.get(meta["uid"])
         generation, deleting = meta.get("generation", 0), meta.get("deletionTimestamp") is not None
@@ -191,8 +207,8 @@ class NamedStore(Store[K]):
     replaces = False
     """Whether an object takes the place of an earlier one of its name, though that is not known to be gone."""
 
-    def __init__(self, resource: Resource, see_epoch: Callable[[int], None]) -> None:
-        super().__init__(resource, see_epoch)
+    def __init__(self, resource: Resource, ears: Ears) -> None:
+        super().__init__(resource, ears)
         self._named: dict[tuple[str, str], K] = {}  # of each name the one that was created last
 
     def named(self, name: str, namespace: str = "") -> K | None:

@@ -4,10 +4,11 @@ The caches call `Changes` (`punctual.kube.cluster.caches.Listener`), also during
 nothing. The writer calls `take` for each finished operation.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
+from punctual.kube.actors.actors import Life
 from punctual.kube.api.resources import NODES, PODS, Resource
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.placeholder_pod import Placeholder
@@ -19,13 +20,20 @@ from punctual.scheduling.model.events import Event, NodeGone, PodGone, PodObserv
 log = structlog.get_logger(__name__)
 
 
-class Changes:
-    """The listener of the caches and of the writer. ``leads()`` returns whether anything is decided yet, or still."""
+class Epochs(Life, Protocol):
+    """A term that ends when a newer leader has begun."""
 
-    def __init__(self, parts: Parts, leads: Callable[[], bool]) -> None:
+    def see_epoch(self, epoch: int) -> None:
+        """Take in an epoch in a status that is higher than any before."""
+
+
+class Changes:
+    """The listener of the caches and of the writer."""
+
+    def __init__(self, parts: Parts, term: Epochs) -> None:
         self._parts = parts
         self._tools = parts.tools
-        self._leads = leads
+        self._term = term
 
     def changed(self, resource: Resource, known: Known) -> None:
         """Take in an object of one of Punctual's kinds that is new, edited or being deleted."""
@@ -39,9 +47,13 @@ class Changes:
         """Take in another change that may concern such objects."""
         self._parts.kinds.signal(*signal)
 
+    def see_epoch(self, epoch: int) -> None:
+        """Take in an epoch in a status that is higher than any before."""
+        self._term.see_epoch(epoch)
+
     def node_changed(self, node: Node) -> None:
         """Take in a node as it is. The takeover reads all of them at its end."""
-        if self._leads():
+        if self._term.leads:
             self._tools.taints.observe(node)
 
     def node_gone(self, name: str) -> None:
@@ -62,7 +74,7 @@ class Changes:
         self._tools.writer.observed(key)
         if gone:
             self._tools.placeholders.forget(seen)
-        elif self._leads():
+        elif self._term.leads:
             self._tools.placeholders.observe(seen)
 
     def tell(self, pool: str, event: Event) -> None:
@@ -79,7 +91,7 @@ class Changes:
             case _, PutStatus() as write:
                 self._parts.actors.settled(outcome.key)
                 self._parts.guests.settled(outcome.key)
-                self._parts.kinds.written(outcome, write, self._parts.forget)
+                self._parts.kinds.written(outcome, write, self._tools.caches)
             case resource, CreatePod() if resource is PODS:
                 self._tools.placeholders.settled(outcome)
             case resource, Patch(path) if resource is NODES:

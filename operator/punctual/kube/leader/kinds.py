@@ -6,13 +6,14 @@ loop returns. Kinds earlier in the order come first.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import structlog
 
-from punctual.kube.actors.actors import Spawn
+from punctual.kube.actors.actors import Life
 from punctual.kube.api.resources import Resource
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.known.store import Known, Signal
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.takeover.late import LateReader
@@ -23,13 +24,12 @@ log = structlog.get_logger(__name__)
 
 
 class Kinds:
-    """The kinds of a term. ``leads()`` returns whether anything is decided yet, or still."""
+    """The kinds of a term."""
 
-    def __init__(self, late: LateReader, writer: Writer, *, leads: Callable[[], bool], spawn: Spawn) -> None:
+    def __init__(self, late: LateReader, writer: Writer, life: Life) -> None:
         self._late = late
         self._writer = writer
-        self._leads = leads
-        self._spawn = spawn
+        self._life = life
         self._kinds: tuple[Kind[Any], ...] = ()
         self._dirty: dict[Kind[Any], dict[str, Known]] = {}  # objects to be considered, by kind and uid
         self._batch: dict[Kind[Any], dict[str, Known]] = {}  # those to be considered with the next tick
@@ -52,7 +52,7 @@ class Kinds:
             self._mark(kind, kind.begin())
             self._drain()
             if any(known.term.aside is not None for known in kind.store.values()):
-                self._spawn(self._read_aside(kind))
+                self._life.spawn(self._read_aside(kind))
 
     def tick(self) -> None:
         """Do what is due four times a second."""
@@ -92,7 +92,7 @@ class Kinds:
 
     def signal(self, kind: str, key: str) -> None:
         """Take in another change that may concern objects of any kind."""
-        if not self._leads():
+        if not self._life.leads:
             return  # all objects are considered when the term begins
         for one in self._kinds:
             touched = one.touched_by(Signal(kind, key))
@@ -115,12 +115,12 @@ class Kinds:
                 kind.carry_out(pool, action)
         self._drain()
 
-    def written(self, outcome: Outcome, write: PutStatus, forget: Callable[[Resource, str], None]) -> None:
-        """Take in what became of a status. ``forget(resource, uid)`` is called for an object that is gone."""
+    def written(self, outcome: Outcome, write: PutStatus, caches: Caches) -> None:
+        """Take in what became of a status. An object that is gone is removed from the caches."""
         kind, uid = self._of(outcome.key.resource), outcome.key.name
         known = kind.store.get(uid)
         if outcome.result == "gone":
-            forget(outcome.key.resource, uid)
+            caches.forget(outcome.key.resource, uid)
         elif outcome.result == "done":
             if known is not None:
                 kind.written(known, write.body["status"])
@@ -157,11 +157,11 @@ class Kinds:
             self._busy = False
 
     def _consider(self, kind: Kind[Any], known: Known) -> None:
-        if not self._leads() or known.term.left_alone or known.term.reading:
+        if not self._life.leads or known.term.left_alone or known.term.reading:
             return  # an earlier leader's promise is not read (yet): the object would look undecided
         if kind.must_read(known):
             known.term.reading = True
-            self._spawn(self._read(kind, known))
+            self._life.spawn(self._read(kind, known))
         else:
             kind.consider(known)
 

@@ -6,10 +6,11 @@ the loop over all kinds. Nothing runs yet, and nothing is decided here.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from punctual import reasons
 from punctual.kube import api
-from punctual.kube.actors.actors import PoolActors, PoolCore, Spawn
+from punctual.kube.actors.actors import Life, PoolActors, PoolCore
 from punctual.kube.actors.executor import PoolExecutor
 from punctual.kube.actors.guests import GuestExecutor, Guests
 from punctual.kube.actors.job_results import JobResults
@@ -18,10 +19,11 @@ from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.actors.tools import Tools
 from punctual.kube.actors.unseen_pods import UnseenPods
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.api.resources import NODES, Resource
+from punctual.kube.api.resources import NODES
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
@@ -38,8 +40,13 @@ from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.late import LateReader
 from punctual.kube.takeover.takeover import Takeover
 from punctual.kube.writes.keys import taints_key
-from punctual.kube.writes.operations import Outcome, Patch
-from punctual.kube.writes.writer import Writer
+from punctual.kube.writes.operations import Patch
+from punctual.kube.writes.writer import Owner, Writer
+from punctual.scheduling.pool import Pool
+
+
+class TermOwner(Life, Owner, Protocol):
+    """The term that the parts belong to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +60,11 @@ class Surroundings:
     metrics: Metrics
     set_points: SetPointStore
     instance: str
-    image: str
-    prometheus: str
+    image: str = IMAGE
+    """The operator's, for the input step."""
+    prometheus: str = ""
     """Its address, or empty."""
-    core: Callable[[int], PoolCore]
-    monotonic: Callable[[], float]
-    leading: Callable[[], bool]
-    """Returns whether this replica holds the Lease."""
-    leads: Callable[[], bool]
-    """Returns whether the term decides: not during the takeover."""
-    spawn: Spawn
-    on_fenced: Callable[[], None]
-    """Called when a newer leader has written."""
-    on_outcome: Callable[[Outcome], None]
-    """Called for each finished operation."""
+    core: Callable[[int], PoolCore] = Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,45 +81,33 @@ class Parts:
     kinds: Kinds
     unseen: UnseenPods
     takeover: Takeover
-    forget: Callable[[Resource, str], None]
 
 
-def make_parts(epoch: int, given: Surroundings) -> Parts:
+def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
     """Make the parts of a term."""
-    tools = _make_tools(epoch, given)
-    caches, writer, spawn = given.caches, tools.writer, given.spawn
-    fence = Fence(
-        epoch,
-        given.client,
-        leading=given.leading,
-        forget=caches.forget,
-        now=tools.now,
-        monotonic=given.monotonic,
-    )
-    kinds = Kinds(LateReader(fence), writer, leads=given.leads, spawn=spawn)
+    caches, writer = given.caches, Writer(given.client, term)
+    fence = Fence(epoch, given.client, caches, term)
+    kinds = Kinds(LateReader(fence), writer, term)
+    tools = _make_tools(epoch, given, kinds, writer)
     gate = AdmissionGate(
-        given.trials,
-        caches,
-        lambda uid: kinds.signal("job", uid),
-        learned=tools.learning.of,
-        image=given.image,
+        given.trials, caches, lambda uid: kinds.signal("job", uid), learned=tools.learning.of, image=given.image
     )
     actors = PoolActors(
         lambda: given.core(epoch),
-        lambda pool, tell: PoolExecutor(pool, tools, gate, kinds.carry_out, tell),
+        lambda pool, tell: PoolExecutor(pool, tools, gate, tell),
         clock=tools.clock,
         metrics=given.metrics,
-        spawn=spawn,
+        life=term,
     )
-    guests = Guests(tools, lambda pool, tell: GuestExecutor(pool, tools, gate, kinds.carry_out, tell), spawn=spawn)
-    pods = PodEvents(caches, actors, guests, kinds.signal)
-    pools = Pools(tools, actors, guests, pods, recorded=kinds.recorded, signal=kinds.signal)
-    rates = Rates(tools, Prometheus(given.prometheus, given.monotonic), spawn)
+    guests = Guests(tools, lambda pool, tell: GuestExecutor(pool, tools, gate, tell), life=term)
+    pods = PodEvents(caches, actors, guests, kinds)
+    pools = Pools(tools, actors, guests, pods)
+    rates = Rates(tools, Prometheus(given.prometheus, tools.clock), term)
     kinds.order(
         (
-            Profiles(tools, kinds.signal, actors.rewrite),
+            Profiles(tools, actors),
             pools,
-            Reservations(tools, actors, kinds.signal),
+            Reservations(tools, actors),
             rates,
             Jobs(tools, fence, gate, actors=actors, guests=guests, pods=pods),
         )
@@ -136,53 +122,40 @@ def make_parts(epoch: int, given: Surroundings) -> Parts:
         rates=rates,
         kinds=kinds,
         unseen=UnseenPods(given.client, writer, pods),
-        takeover=Takeover(fence, tuple(kinds), clock=tools.clock, monotonic=given.monotonic),
-        forget=caches.forget,
+        takeover=Takeover(fence, tuple(kinds), tools.clock),
     )
 
 
-def _make_tools(epoch: int, given: Surroundings) -> Tools:
-    metrics, caches, directory = given.metrics, given.caches, given.caches.directory
-
-    def count_write(kind: str, result: str, seconds: float) -> None:
-        metrics.writes.labels(kind, result).inc()
-        metrics.write_seconds.observe(seconds)
+def _make_tools(epoch: int, given: Surroundings, kinds: Kinds, writer: Writer) -> Tools:
+    caches, directory, clock = given.caches, given.caches.directory, given.client.clock
 
     def write_taints(node: str, patch: list[Json]) -> None:
         writer.submit(taints_key(node), Patch(NODES.path(name=node), patch))
 
     def report_refused_placeholder(pool: str, text: str) -> None:
         if known := directory.pools.get(pool):
-            recorder.emit(
-                Regarding.pool(known.name, pool), "Warning", reasons.POD_REFUSED, f"a placeholder was refused: {text}"
-            )
+            message = f"a placeholder was refused: {text}"
+            recorder.emit(Regarding.pool(known.name, pool), "Warning", reasons.POD_REFUSED, message)
 
     def speeds_of(pool: str) -> api.NodeSpeeds:
         return known.spec.speeds if (known := directory.pools.named(pool)) else api.NodeSpeeds()
 
-    writer = Writer(
-        given.client,
-        on_outcome=given.on_outcome,
-        on_fenced=given.on_fenced,
-        leading=given.leading,
-        on_write=count_write,
-    )
     recorder = EventRecorder(
         given.client, controller="punctual.dev/operator", instance=given.instance, urgent=writer.caught_up
     )
     return Tools(
         epoch=epoch,
-        clock=given.client.clock,
-        monotonic=given.monotonic,
+        kinds=kinds,
+        clock=clock,
         image=given.image,
         caches=caches,
         writer=writer,
         recorder=recorder,
         set_points=given.set_points,
-        metrics=metrics,
-        promise_metrics=PromiseMetrics(metrics, given.client.clock.now),
+        metrics=given.metrics,
+        promise_metrics=PromiseMetrics(given.metrics, clock),
         taints=Taints([known.name for known in directory.pools.values()], write_taints),
-        placeholders=Placeholders(caches.placeholder_settings, writer.submit, report_refused_placeholder),
+        placeholders=Placeholders(caches.placeholder_settings, clock, writer.submit, report_refused_placeholder),
         results=JobResults(directory, recorder),
         learning=ProfileLearning(directory, speeds_of),
     )

@@ -12,23 +12,16 @@ A term never continues after an error: its decisions are recorded, and the next 
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
 
 import structlog
 
 from punctual import wire
 from punctual.errors import Fenced
-from punctual.kube.actors.actors import PoolCore
-from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.leader.changes import Changes
 from punctual.kube.leader.parts import Surroundings, make_parts
-from punctual.kube.metrics import Metrics
-from punctual.scheduling.pool import Pool
+from punctual.kube.writes.operations import Outcome
 from punctual.scheduling.view import PoolView
 
 PROGRESS: Final = 0.25
@@ -41,57 +34,31 @@ HOUSEKEEPING: Final = 2.0
 log = structlog.get_logger(__name__)
 
 
+class Leadership(Protocol):
+    """What knows whether this replica holds the Lease: an elector."""
+
+    def leads(self, epoch: int) -> bool:
+        """Return whether the term of that epoch continues."""
+
+
 class Term:
     """A leader's term, from its epoch to its end. ``await run()`` raises what ends it."""
 
-    def __init__(
-        self,
-        epoch: int,
-        *,
-        client: ApiClient,
-        trials: ApiClient,
-        caches: Caches,
-        metrics: Metrics,
-        set_points: SetPointStore,
-        instance: str,
-        leading: Callable[[], bool],
-        image: str = IMAGE,
-        prometheus: str = "",
-        core: Callable[[int], PoolCore] = Pool,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, epoch: int, given: Surroundings, leadership: Leadership) -> None:
         self.epoch = epoch
-        self._caches = caches
-        self._metrics = metrics
-        self._set_points = set_points
+        self._given = given
+        self._caches = given.caches
+        self._leadership = leadership
         self._decides = False  # the takeover is done, and the term is not over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        given = Surroundings(
-            client=client,
-            trials=trials,
-            caches=caches,
-            metrics=metrics,
-            set_points=set_points,
-            instance=instance,
-            image=image,
-            prometheus=prometheus,
-            core=core,
-            monotonic=monotonic,
-            leading=leading,
-            leads=lambda: self.leads,
-            spawn=self._spawn,
-            on_fenced=lambda: self._fail(Fenced("a newer leader has written")),
-            on_outcome=lambda outcome: self._changes.take(outcome),  # noqa: PLW0108  made below
-        )
-        self._parts = parts = make_parts(epoch, given)
-        self._changes = Changes(parts, given.leads)
+        self._parts = parts = make_parts(epoch, given, self)
+        self._changes = Changes(parts, self)
         self._writer, self._recorder = parts.tools.writer, parts.tools.recorder
 
     async def run(self) -> None:
         """Take over, then lead until cancelled or something fails."""
         directory = self._caches.directory
         self._caches.begin_term(self._changes)
-        directory.on_epoch = self._epoch_seen
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -111,13 +78,11 @@ class Term:
                 group.create_task(self._submit_progress())
                 group.create_task(self._parts.unseen.run())
         finally:
-            if self._caches.listener is self._changes:
-                directory.on_epoch = lambda _: None
             self._caches.end_term(self._changes)
             # before the first await: if the replica loses its lease twice in a row, what follows an await may not run
             self._end()
-            self._set_points.clear()
-            self._metrics.forget_pools()
+            self._given.set_points.clear()
+            self._given.metrics.forget_pools()
             await self._parts.gate.close()
 
     async def retire(self, within: float) -> None:
@@ -193,7 +158,9 @@ class Term:
         if own := tuple(pod for pod in rest if pod.uid in others):
             self._parts.rates.reported(node, own)
         # an agent reports a pod for a minute after its end, when its object may be gone
-        self._metrics.refusals.labels("unknownPod").inc(sum(pod.uid not in others and not pod.over for pod in rest))
+        self._given.metrics.refusals.labels("unknownPod").inc(
+            sum(pod.uid not in others and not pod.over for pod in rest)
+        )
 
     # loops
 
@@ -220,10 +187,30 @@ class Term:
         # a TaskGroup that ends accepts no more tasks; at once it cancels `_watch_for_failure`, and thereby `_failure`
         return self._decides and not self._failure.done()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    # what its parts ask and tell
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task. Its failure ends the term."""
         return self._group.create_task(work)
 
-    def _epoch_seen(self, epoch: int) -> None:
+    def leading(self) -> bool:
+        """Return whether this replica holds the Lease."""
+        return self._leadership.leads(self.epoch)
+
+    def take(self, outcome: Outcome) -> None:
+        """Take in the outcome of a write."""
+        self._changes.take(outcome)
+
+    def fenced(self) -> None:
+        """End: a newer leader has written."""
+        self._fail(Fenced("a newer leader has written"))
+
+    def count_write(self, kind: str, result: str, seconds: float) -> None:
+        """Count a request of the writer."""
+        self._given.metrics.writes.labels(kind, result).inc()
+        self._given.metrics.write_seconds.observe(seconds)
+
+    def see_epoch(self, epoch: int) -> None:
         """End at once if a newer leader has stamped something, because writes such as deletions are not fenced."""
         if epoch > self.epoch:
             self._writer.drop_all()

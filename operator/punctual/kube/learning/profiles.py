@@ -131,7 +131,7 @@ class ProfileLearning:
         try:
             status = api.parse_status(api.ProfileStatus, body)
         except UserError as error:
-            self._directory.on_unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
+            self._directory.unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
             return
         if status is None:
             return

@@ -6,7 +6,7 @@ away works up to a minute longer.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from punctual.kube.api.resources import ACCESS_REVIEWS, JOBS
@@ -40,10 +40,10 @@ def user_of(status: Mapping[str, Any]) -> User | None:
 class Viewers:
     """Asks the API server, and caches its answers. ClusterError: it gave none."""
 
-    def __init__(self, client: ApiClient, monotonic: Callable[[], float]) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._monotonic = monotonic
-        self._users = Reviewer(self._review, monotonic)
+        self._clock = client.clock
+        self._users = Reviewer(self._review, client.clock)
         self._answers: OrderedDict[tuple[User, str], tuple[float, bool]] = OrderedDict()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -61,9 +61,9 @@ class Viewers:
 
     async def _allowed(self, user: User, namespace: str) -> bool:
         known = self._answers.get((user, namespace))
-        if known is None or known[0] < self._monotonic():
+        if known is None or known[0] < self._clock.monotonic():
             async with self._slots:
-                known = self._monotonic() + KEEP, await self._ask(user, namespace)
+                known = self._clock.monotonic() + KEEP, await self._ask(user, namespace)
             self._answers[user, namespace] = known
             while len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)

@@ -6,7 +6,6 @@ takeover.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
@@ -16,6 +15,7 @@ import structlog
 
 from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
 from punctual.kube.api.resources import JOBS, Resource
+from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.resync import still_there
 from punctual.kube.cluster.walk import walk
@@ -24,6 +24,7 @@ from punctual.kube.known.oversize import MARK, PATIENCE
 from punctual.kube.known.store import HIGHEST, Known, metadata_of
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.writes.operations import FIELD_MANAGER
+from punctual.kube.writes.writer import Holder
 
 AT_ONCE: Final = 32
 """Maximum stamps that run at once."""
@@ -44,39 +45,33 @@ class Stamped(NamedTuple):
 
 
 class Fence:
-    """Reads objects and stamps them with an epoch.
-
-    ``forget(resource, uid)`` is called for an object that was known and is gone.
-    """
+    """Reads objects and stamps them with an epoch. One that was known and is gone is removed from the caches."""
 
     def __init__(
         self,
         epoch: int,
         client: ApiClient,
-        *,
-        leading: Callable[[], bool],
-        forget: Callable[[Resource, str], None],
-        now: Callable[[], float],
-        monotonic: Callable[[], float] = time.monotonic,
+        caches: Caches,
+        holder: Holder,
     ) -> None:
         self._epoch = epoch
         self._client = client
-        self._leading = leading
-        self._forget = forget
-        self._monotonic = monotonic
-        self.begun = now()
+        self._caches = caches
+        self._holder = holder
+        self._clock = client.clock
+        self.begun = self._clock.now()
         """When the takeover began, on the API server's clock. It moves on while the time is in doubt."""
-        self._moved = monotonic()
+        self._moved = self._clock.monotonic()
         self._last: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
 
     @property
     def idle(self) -> float:
         """Seconds since a page or an object was read or a stamp was taken."""
-        return self._monotonic() - self._moved
+        return self._clock.monotonic() - self._moved
 
     def note_progress(self) -> None:
         """Record that it does not hang."""
-        self._moved = self._monotonic()
+        self._moved = self._clock.monotonic()
 
     async def all(self, kind: Kind[Any], known: dict[str, Known]) -> AsyncIterator[Stamped]:
         """Yield each object of a kind, stamped unless it has ended; also known ones (by uid) that no page contains.
@@ -210,7 +205,7 @@ class Fence:
 
     async def _wait(self, error: ClusterError) -> None:
         """Wait before the next try. Raises the error if this replica no longer leads."""
-        if not self._leading():
+        if not self._holder.leading():
             raise error
         log.warning("takeover_delayed", error=str(error))
         await asyncio.sleep(error.retry_after)
@@ -221,7 +216,7 @@ class Fence:
         for one in known:
             body = await self.patiently(partial(still_there, self._client, resource, metadata_of(one)))
             if body is None:
-                self._forget(resource, one.uid)
+                self._caches.forget(resource, one.uid)
                 continue
             for stamped in await self._stamp_all(kind, [body]):
                 yield stamped

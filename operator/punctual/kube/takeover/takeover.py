@@ -13,8 +13,7 @@ be written; other pools are unaffected.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from punctual.kube.format.clock import ServerClock
@@ -33,15 +32,12 @@ class Takeover:
         self,
         fence: Fence,
         kinds: Sequence[Kind[Any]],
-        *,
         clock: ServerClock,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fence = fence
         self._kinds = kinds
         self._clock = clock
-        self._monotonic = monotonic
-        self._began = monotonic()
+        self._began = clock.monotonic()
         self._over = False
 
     async def run(self) -> None:
@@ -63,7 +59,7 @@ class Takeover:
     @property
     def seconds(self) -> float:
         """Seconds since the takeover began."""
-        return self._monotonic() - self._began
+        return self._clock.monotonic() - self._began
 
     @property
     def age(self) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from punctual import wire
+from punctual.kube.format.clock import ServerClock
 
 KEEP = 60.0
 KEEP_REFUSED = 10.0  # not every API server may know a new token yet
@@ -53,13 +54,13 @@ class Reviewer(Generic[T]):
     def __init__(
         self,
         review: Callable[[str], Awaitable[T | None]],
-        monotonic: Callable[[], float],
+        clock: ServerClock,
         *,
         size: int = 4096,
         at_once: int = 16,
     ) -> None:
         self._review = review
-        self._monotonic = monotonic
+        self._clock = clock
         self._size = size
         self._known: OrderedDict[bytes, tuple[float, T | None]] = OrderedDict()
         self._asked: dict[bytes, asyncio.Task[T | None]] = {}
@@ -76,7 +77,7 @@ class Reviewer(Generic[T]):
         key = hashlib.sha256(token.encode()).digest()
         if (known := self._known.get(key)) is not None:
             until, identity = known
-            if self._monotonic() < until:
+            if self._clock.monotonic() < until:
                 return identity
             del self._known[key]
         if (task := self._asked.get(key)) is None:
@@ -92,7 +93,7 @@ class Reviewer(Generic[T]):
 
     async def _ask(self, key: bytes, token: str) -> T | None:
         async with self._slots:
-            asked = self._monotonic()
+            asked = self._clock.monotonic()
             identity = await self._review(token)
         self._known[key] = (asked + (KEEP if identity else KEEP_REFUSED), identity)
         while len(self._known) > self._size:

@@ -9,13 +9,14 @@ decided by :func:`punctual.kube.trust.ca.advance` alone.
 import asyncio
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from punctual.errors import ClusterError
+from punctual.kube.format.clock import ServerClock
 from punctual.kube.trust.ca import Lifetimes, Signed, Trust, advance, make_serving, new_trust
 
 log = structlog.get_logger(__name__)
@@ -49,13 +50,13 @@ class Rotation:
         self,
         store: CaStore,
         names: Sequence[str],
-        now: Callable[[], float],
+        clock: ServerClock,
         *,
         lifetimes: Lifetimes | None = None,
     ) -> None:
         self._store = store
         self._names = tuple(names)
-        self._now = now
+        self._now = clock.now
         self._lifetimes = lifetimes or Lifetimes()
         self._trust: Trust | None = None
         self._serving: Signed | None = None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from punctual.kube.format.bucket import Bucket
+from punctual.kube.format.clock import ServerClock
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import DeletePod, Operation, PutStatus
 
@@ -78,13 +79,13 @@ class WriteQueues:
         progress_rate: float,
         skip_unchanged: Callable[[Queue], None],
         progress_wait: Callable[[Key], float],
-        monotonic: Callable[[], float],
+        clock: ServerClock,
     ) -> None:
         self._skip_unchanged = skip_unchanged
         self._progress_wait = progress_wait
-        self._monotonic = monotonic
-        self._bucket = Bucket(rate, max(1.0, rate / 5), monotonic)
-        self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
+        self._clock = clock
+        self._bucket = Bucket(rate, max(1.0, rate / 5), clock)
+        self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), clock)
         self._queues: dict[Key, Queue] = {}
         self._ready: deque[Queue] = deque()
         self._ready_slow: deque[Queue] = deque()
@@ -124,7 +125,7 @@ class WriteQueues:
             last.operation = replace(operation, urgent=operation.urgent or last.operation.urgent)
             last.digest = b""
         else:
-            queue.entries.append(Entry(operation, self._monotonic()))
+            queue.entries.append(Entry(operation, self._clock.monotonic()))
             self.depth += 1
             self.idle.clear()
         self.place(queue)
@@ -161,7 +162,7 @@ class WriteQueues:
     def oldest(self) -> float:
         """Age in seconds of the oldest operation. 0 without any."""
         first = min((queue.entries[0].since for queue in self._queues.values() if queue.entries), default=None)
-        return 0.0 if first is None else self._monotonic() - first
+        return 0.0 if first is None else self._clock.monotonic() - first
 
     async def flush(self, within: float) -> bool:
         """Wait until no operation waits, with progress served at once. Returns False after ``within`` seconds."""

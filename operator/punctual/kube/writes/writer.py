@@ -17,18 +17,17 @@ An operation that fails by time-out, 429 or 5xx is retried as long as this repli
 harmless when repeated, and the repetition finds out about lost answers: a create meets its own pod (409, then a GET
 must show the same job, range and attempt; ``existed`` tells that its events may have come before), a delete finds
 nothing (404). A final refusal by the API server goes to
-``on_outcome``. After a refused status no pod is created until another status was accepted, because no pod may run
-without a record. A status refused because of its epoch ends the writer: everything is dropped, ``on_fenced`` is called
+its owner. After a refused status no pod is created until another status was accepted, because no pod may run
+without a record. A status refused because of its epoch ends the writer: everything is dropped, its owner is told
 once, and nothing is written any more. A Writer serves one term of one leader.
 """
 
 import asyncio
 import math
 import random
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -50,42 +49,53 @@ TRIES = 5
 log = structlog.get_logger()
 
 
+class Holder(Protocol):
+    """What knows whether this replica holds the Lease."""
+
+    def leading(self) -> bool:
+        """Return whether it may write."""
+
+
+class Owner(Holder, Protocol):
+    """What a writer works for: a term."""
+
+    def take(self, outcome: Outcome) -> None:
+        """Take in the outcome of an operation."""
+
+    def fenced(self) -> None:
+        """Take in that a newer leader has written."""
+
+    def count_write(self, kind: str, result: str, seconds: float) -> None:
+        """Count a request: the operation's class name, and how it ended in one word."""
+
+
 class Writer:
     """``writer.submit(key, operation)`` in the loop of ``await writer.run()``. One per term of a leader.
 
-    ``leading()`` is checked before each request (`Elector.leads`). When it is False, the writer ends as if fenced.
-    ``on_outcome(outcome)`` is called for each finished operation, and ``on_write(kind, result, seconds)`` for each
-    request, for metrics: the operation's class name and one word. ``rate`` and ``progress_rate`` are operations per
-    second, ``progress_every`` is seconds per object.
+    Before each request it checks whether its owner leads. If not, the writer ends as if fenced. ``rate`` and
+    ``progress_rate`` are operations per second, ``progress_every`` is seconds per object.
     """
 
     def __init__(
         self,
         client: ApiClient,
+        owner: Owner,
         *,
-        on_outcome: Callable[[Outcome], None],
-        on_fenced: Callable[[], None],
-        leading: Callable[[], bool] = lambda: True,
-        on_write: Callable[[str, str, float], None] = lambda _kind, _result, _seconds: None,
         rate: float = 500.0,
         progress_rate: float = 20.0,
         progress_every: float = 5.0,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
-        self._on_outcome = on_outcome
-        self._on_fenced = on_fenced
-        self._leading = leading
-        self._on_write = on_write
-        self._monotonic = monotonic
-        self._statuses = WrittenStatuses(progress_every, monotonic)
+        self._owner = owner
+        self._clock = clock = client.clock
+        self._statuses = WrittenStatuses(progress_every, clock)
         self._expected = ExpectedPods()
         self._queues = WriteQueues(
             rate=rate,
             progress_rate=progress_rate,
             skip_unchanged=self._skip_unchanged,
             progress_wait=self._statuses.progress_wait,
-            monotonic=monotonic,
+            clock=clock,
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = -math.inf  # end of the last operation
@@ -118,7 +128,7 @@ class Writer:
 
     def unseen(self, seconds: float) -> list[tuple[Key, CreatePod]]:
         """Return the creates that were done that long ago, of pods that the informer has not seen since."""
-        return list(self._expected.unseen(self._monotonic() - seconds))
+        return list(self._expected.unseen(self._clock.monotonic() - seconds))
 
     @property
     def depth(self) -> int:
@@ -189,7 +199,7 @@ class Writer:
     async def _carry_out(self, queue: Queue) -> None:
         entry = queue.entries[0]
         kind = type(entry.operation).__name__
-        if not self._leading():
+        if not self._owner.leading():
             self._end_term("no longer leading")
             return
         operation, version = entry.operation, ""
@@ -198,11 +208,11 @@ class Writer:
             if entry.attempts:
                 # the first-seen version is stale too if that write was done: another try with it would only conflict
                 operation = replace(entry.operation, version="")
-        began = self._monotonic()
+        began = self._clock.monotonic()
         try:
             outcome = await perform(self._client, queue.key, operation, version=version)
         except errors.ClusterError as error:
-            self._on_write(kind, type(error).__name__.lower(), self._monotonic() - began)
+            self._owner.count_write(kind, type(error).__name__.lower(), self._clock.monotonic() - began)
             if isinstance(error, errors.Fenced):
                 self._end_term(str(error))
             elif self._over:
@@ -216,7 +226,7 @@ class Writer:
             else:
                 self._try_again(queue, entry, error)
         else:
-            self._on_write(kind, outcome.result, self._monotonic() - began)
+            self._owner.count_write(kind, outcome.result, self._clock.monotonic() - began)
             if not self._over:
                 self._finish(queue, entry, outcome)
 
@@ -224,7 +234,7 @@ class Writer:
         entry.attempts += 1
         entry.error = str(error)
         if entry.attempts == 1:
-            entry.failed = self._monotonic()
+            entry.failed = self._clock.monotonic()
         if entry.attempts in {1, 10} or entry.attempts % 100 == 0:
             kind = type(entry.operation).__name__
             log.warning("write_failed", key=str(queue.key), kind=kind, attempts=entry.attempts, error=str(error))
@@ -242,7 +252,7 @@ class Writer:
 
     def _finish(self, queue: Queue, entry: Entry, outcome: Outcome) -> None:
         operation = entry.operation
-        self._answered = self._monotonic()
+        self._answered = self._clock.monotonic()
         if isinstance(operation, PutStatus):
             if not entry.forgotten:
                 self._note_written(entry, outcome)
@@ -286,7 +296,7 @@ class Writer:
         return [Outcome(queue.key, c, "refused", "the status that was to record it was refused") for c in creates]
 
     def _tell(self, outcome: Outcome) -> None:
-        self._on_outcome(outcome)
+        self._owner.take(outcome)
         if not self._over:
             self._queues.count_down(1)  # at the end: operations that the outcome submits belong to the same flush
 
@@ -294,7 +304,7 @@ class Writer:
         if not self._over:
             log.warning("writer_fenced", why=why, dropped=self.depth)
             self.drop_all()
-            self._on_fenced()
+            self._owner.fenced()
 
     def _finished(self, operation: Operation, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

@@ -4,11 +4,11 @@ Only the digest is kept, because jobs are many. For a key without an entry the s
 """
 
 import math
-from collections.abc import Callable
 from hashlib import blake2b
 
 import orjson
 
+from punctual.kube.format.clock import ServerClock
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
 
@@ -16,9 +16,9 @@ from punctual.kube.writes.operations import PutStatus
 class WrittenStatuses:
     """Statuses of one term. Progress of one key is written at most once per ``progress_every`` seconds."""
 
-    def __init__(self, progress_every: float, monotonic: Callable[[], float]) -> None:
+    def __init__(self, progress_every: float, clock: ServerClock) -> None:
         self._progress_every = progress_every
-        self._monotonic = monotonic
+        self._clock = clock
         self._written: dict[Key, tuple[bytes, str]] = {}  # digest and resource version
         self._progress_at: dict[Key, float] = {}
 
@@ -39,11 +39,11 @@ class WrittenStatuses:
 
     def note_progress(self, key: Key) -> None:
         """Record the time of a write of progress."""
-        self._progress_at[key] = self._monotonic()
+        self._progress_at[key] = self._clock.monotonic()
 
     def progress_wait(self, key: Key) -> float:
         """Return the seconds until progress may be written again, 0 or less if it may be now."""
-        return self._progress_at.get(key, -math.inf) + self._progress_every - self._monotonic()
+        return self._progress_at.get(key, -math.inf) + self._progress_every - self._clock.monotonic()
 
     def forget(self, key: Key) -> None:
         """Remove a key: its object is gone."""

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from clocks import NO_CLIENT
 
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.api.resources import JOBS
@@ -18,13 +19,13 @@ THERE = PodObserved("p", "p1", "ns", "j", "Chunk", 0, 1, 0, "n1", "Running", 0.0
 class Edge:
     def __init__(self):
         self.told, self.lent = [], []
-        self.caches = Caches(None)
+        self.caches = Caches(NO_CLIENT)
         job = self.caches.directory.jobs.observe({"metadata": {"name": "j", "namespace": "ns", "uid": "j"}})
         job.term.pool = "main"
         self.caches.pods = SimpleNamespace(of_job=lambda _job: [THERE])
         actors = SimpleNamespace(tell=lambda pool, event: self.told.append((pool, event)))
         guests = SimpleNamespace(tell=lambda pool, event: self.lent.append((pool, event)))
-        self.pods = PodEvents(self.caches, actors, guests, lambda *_: None)
+        self.pods = PodEvents(self.caches, actors, guests, None)
 
     def create(self, result, kind="Chunk", job="j", **more):
         body = {"metadata": {"name": "p", "labels": {"punctual.dev/kind": kind}, "annotations": NOTES}}

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import orjson
 import pytest
+from clocks import NO_CLIENT
 from term_tools import make_tools
 
 from punctual import metric_names as names
@@ -115,7 +116,7 @@ def directory():
 
 @pytest.fixture
 def caches(directory):
-    made = Caches(None)
+    made = Caches(NO_CLIENT)
     made.directory = directory
     made.pods.job_of = {"pod1": "j1"}.get
     return made
@@ -123,10 +124,12 @@ def caches(directory):
 
 @pytest.fixture
 async def executor(caches, log, metrics):
-    tools = make_tools(log, caches=caches, metrics=metrics)
+    tools = make_tools(
+        log, caches=caches, metrics=metrics, kinds=SimpleNamespace(carry_out=lambda *what: log.carried_out.append(what))
+    )
     caches.inventory.keep = log.kept.__setitem__
     gate = SimpleNamespace(others=lambda *_: None)
-    return PoolExecutor("main", tools, gate, lambda *what: log.carried_out.append(what), log.refused.append)
+    return PoolExecutor("main", tools, gate, log.refused.append)
 
 
 async def test_the_status_of_an_oversized_job_is_slow(executor, directory, log):

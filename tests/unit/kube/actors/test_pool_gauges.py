@@ -25,7 +25,7 @@ async def test_a_scrape_shows_what_processors_do_and_will_do():
         lambda _pool, _tell: None,
         clock=SimpleNamespace(now=lambda: now, doubted=False),
         metrics=metrics,
-        spawn=lambda work: work.close(),
+        life=SimpleNamespace(spawn=lambda work: work.close()),
     )
     actors.start("main", ())
     idle = shown(metrics)

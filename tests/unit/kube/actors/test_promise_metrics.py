@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from clocks import clock
 
 import punctual
 from punctual import reasons
@@ -37,7 +38,7 @@ class Ledger:
 
     def __init__(self):
         self.now, self.metrics = 10.0, Metrics()
-        self.counts = PromiseMetrics(self.metrics, lambda: self.now)
+        self.counts = PromiseMetrics(self.metrics, clock(now=lambda: self.now))
         self.known = SimpleNamespace(
             owner=SimpleNamespace(uid="j", pool="main", namespace="ns"),
             term=JobInTerm(job=SimpleNamespace(deadline=60.0)),

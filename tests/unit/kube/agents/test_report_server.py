@@ -5,13 +5,15 @@ import io
 import json
 import ssl
 from collections import Counter
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
+from clocks import clock
 
 from punctual import wire
 from punctual.errors import Unreachable
-from punctual.kube.agents.report_server import LARGEST, ReportCallbacks, ReportServer
+from punctual.kube.agents.report_server import LARGEST, ReportServer
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
@@ -45,16 +47,13 @@ class Operator:
         self.reviews = []
         self.away = False
         self.set_points = SetPointStore()
-        callbacks = ReportCallbacks(
-            epoch=lambda: self.epoch,
-            now=lambda: self.now,
-            monotonic=lambda: self.clock,
+        receiver = SimpleNamespace(
+            leading_epoch=lambda: self.epoch,
             heard=self.heard.append,
-            refused=lambda reason: self.refused.update({reason: 1}),
+            count_refusal=lambda reason: self.refused.update({reason: 1}),
         )
-        self.report_server = ReportServer(
-            self.set_points, Reviewer(self.review, lambda: self.clock), callbacks, account=AGENT
-        )
+        by = clock(lambda: self.clock, now=lambda: self.now)
+        self.report_server = ReportServer(self.set_points, Reviewer(self.review, by), receiver, clock=by, account=AGENT)
 
     async def review(self, token):
         self.reviews.append(token)
@@ -202,7 +201,7 @@ async def test_a_turn_that_ends_while_the_token_is_reviewed_is_over(stage):
         operator.epoch = None
         return TOKENS["n1"]
 
-    operator.report_server._reviewer = Reviewer(review, lambda: operator.clock)
+    operator.report_server._reviewer = Reviewer(review, clock(lambda: operator.clock))
     assert (await agents.post(report()))[0] == 503
     assert operator.heard == []
 
@@ -259,7 +258,7 @@ async def test_an_api_server_that_is_away_is_no_verdict(stage):
 async def test_authority_and_certificates_change_while_agents_report(store, time):
     """One agent keeps its connection, another makes a new one each time: none is refused, both know the new CA."""
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
-    rotation = Rotation(store, [HOST], time, lifetimes=lives)
+    rotation = Rotation(store, [HOST], clock(now=time), lifetimes=lives)
     await rotation.tend()
     operator = Operator()
     port = await operator.report_server.start(rotation.context, host="127.0.0.1", port=0)

@@ -1,6 +1,7 @@
 """Whose a pod is: what anyone can write on it makes no pod ours, and none takes room that nobody counts."""
 
 import pytest
+from clocks import NO_CLIENT
 
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import EXPECTED
@@ -37,7 +38,7 @@ class Heard:
 
 @pytest.fixture
 def caches():
-    made = Caches(None)
+    made = Caches(NO_CLIENT)
     made.listener = Heard()
     made.inventory.observe_pool("main", created=0.0, selects=lambda labels: True)
     nodes = made.informers[0]

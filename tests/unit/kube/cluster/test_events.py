@@ -18,6 +18,9 @@ class Server:
         self.told, self.events = [], []
         self.clock = self
 
+    def monotonic(self):
+        return self.now()
+
     def now(self):
         return asyncio.get_running_loop().time()
 

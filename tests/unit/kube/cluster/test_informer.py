@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from clocks import clock
 
 from punctual import errors
 from punctual.kube.cluster.client import Json, Listing
@@ -44,6 +46,7 @@ class Recording:
     pages_: list[Json] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    clock: Any = field(default_factory=lambda: clock(asyncio.get_running_loop().time))
 
     async def watch(self, path, *, resource_version="", initial=False, **_) -> AsyncGenerator[Json, None]:
         self.asked.append("stream" if initial else f"watch {resource_version}")
@@ -223,8 +226,7 @@ async def test_what_the_callback_raises_ends_it():
 @pytest.mark.looptime
 async def test_staleness_is_the_time_since_the_server_said_anything():
     recording = Recording([[added("a", 3), bookmark(5, initial=True)]])
-    loop = asyncio.get_running_loop()
-    informer = Informer(recording, "/p", project=lambda body: 1, on_change=lambda *_: None, monotonic=loop.time)
+    informer = Informer(recording, "/p", project=lambda body: 1, on_change=lambda *_: None)
     task = asyncio.create_task(informer.run())
     await informer.synced.wait()
     assert informer.staleness == 0
@@ -274,10 +276,8 @@ GONE = [errors.Gone("too old")]
     ids=["lists", "watches", "watches behind an event"],
 )
 async def test_a_server_that_has_always_forgotten_the_place_is_asked_less_and_less(cycle):
-    recording, loop = Recording(cycle * 100), asyncio.get_running_loop()
-    informer = Informer(
-        recording, "/p", project=lambda body: body["status"]["phase"], on_change=lambda *_: None, monotonic=loop.time
-    )
+    recording = Recording(cycle * 100)
+    informer = Informer(recording, "/p", project=lambda body: body["status"]["phase"], on_change=lambda *_: None)
     task = asyncio.create_task(informer.run())
     await asyncio.sleep(60.0)
     asked = informer.counts.relists
@@ -305,7 +305,6 @@ async def test_after_a_watch_that_lasted_a_forgotten_place_is_listed_again_at_on
         "/p",
         project=lambda body: body["status"]["phase"],
         on_change=lambda *_: None,
-        monotonic=lasting.time,
     )
     real = informer._list
 

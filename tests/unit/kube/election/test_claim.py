@@ -65,7 +65,7 @@ async def test_a_claim_that_is_deleted_lets_the_second_lead_at_once(stage):
 
 def leaver(claims, of="first"):
     """Return the claim of the process that uninstalls."""
-    return Claim(Client(claims), Installation(of, "punctual"), monotonic=asyncio.get_running_loop().time)
+    return Claim(Client(claims), Installation(of, "punctual"))
 
 
 async def test_no_replica_of_an_installation_that_leaves_leads(stage):

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from clocks import clock
 
 from punctual import errors, reasons
 from punctual.kube.cluster.caches import Caches
@@ -81,9 +82,10 @@ class Desk:
         self.again = []
         self.directory = directory
         self.claims = Claims()
-        caches = Caches(None)
+        self.server.clock = clock(lambda: self.now)
+        caches = Caches(self.server)
         caches.directory, caches.claims, caches.labels = directory, self.claims, lambda _: self.labels
-        self.intake = AdmissionGate(self.server, caches, self.again.append, monotonic=lambda: self.now)
+        self.intake = AdmissionGate(self.server, caches, self.again.append)
 
     def ask(self, body, *, decided=False):
         known = self.directory.jobs.observe(body) or self.directory.jobs[body["metadata"]["uid"]]

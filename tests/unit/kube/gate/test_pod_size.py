@@ -5,6 +5,7 @@ import copy
 from types import SimpleNamespace
 
 import pytest
+from clocks import NO_CLIENT, clock
 
 from punctual import reasons
 from punctual.kube.cluster.caches import Caches
@@ -25,6 +26,7 @@ class Server:
 
     def __init__(self, *plugins):
         self.plugins = plugins
+        self.clock = clock()
         self.asked = []
 
     async def create(self, _path, body, **_):
@@ -86,7 +88,7 @@ class Desk:
         self.directory.pools.observe({"metadata": meta, "spec": spec})
         self.nodes = []
         self.pods = []
-        caches = Caches(None)
+        caches = Caches(NO_CLIENT)
         caches.directory, caches.pods = self.directory, SimpleNamespace(of_job=lambda _: self.pods)
         caches.inventory = SimpleNamespace(of=lambda _: self.nodes)
         self.gate = AdmissionGate(self.server, caches, lambda _: None)

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from clocks import clock
 
 from punctual import errors, reasons
 from punctual.kube.gate import trials
@@ -43,10 +44,11 @@ class Server:
 class Desk:
     def __init__(self):
         self.server = Server()
+        self.server.clock = clock(lambda: 0.0)
         self.answered = []
         self.made = 0
         self.kind = "Chunk"
-        self.trials = Trials(self.server, self.answered.append, monotonic=lambda: 0.0)
+        self.trials = Trials(self.server, self.answered.append)
 
     def ask(self, namespace, count, *, first=0):
         for n in range(first, first + count):

@@ -1,6 +1,7 @@
 """Which placeholders are made and let go; the test is API server, kubelet and scheduler."""
 
 import pytest
+from clocks import clock
 
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings, placeholder
 from punctual.kube.holding.placeholders import PATIENCE, REST, Placeholders
@@ -25,7 +26,7 @@ class Cluster:
         self.asked.clear()
         settings = PlaceholderSettings(namespace="sys", priority=0, chunk_class="chunks")
         self.deciding = Placeholders(
-            settings, self.submit, lambda *told: self.refused.append(told), monotonic=lambda: self.now
+            settings, clock(lambda: self.now), self.submit, lambda *told: self.refused.append(told)
         )
         for pool in pools:
             self.deciding.know_pool(pool)

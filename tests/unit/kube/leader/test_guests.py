@@ -53,7 +53,7 @@ def uids(pods):
 
 def set_points(leader):
     """Return what the agent of the node is told, by pod."""
-    answer = leader.term._set_points.answer("n1", now=0.0, epoch=1, pods={})
+    answer = leader.term._given.set_points.answer("n1", now=0.0, epoch=1, pods={})
     return {point.uid: point for point in answer.pods}
 
 
@@ -273,7 +273,7 @@ async def test_a_report_is_split_once_and_pods_that_are_not_on_the_node_are_coun
     told = ("own", first, "elsewhere", chunk, "stranger", last)
     report(leader, *(wire.PodReport(uid=uid) for uid in told), wire.PodReport(uid="ended", over=True))
     assert heard == [[chunk], [first, last], ["own"]]
-    assert leader.term._metrics.refusals.labels("unknownPod")._value.get() == 2.0
+    assert leader.term._given.metrics.refusals.labels("unknownPod")._value.get() == 2.0
 
 
 def plain(name, node):

@@ -61,7 +61,8 @@ class Edge:
 
     def __init__(self):
         self.log, self.tasks, self.leads, self.reads = [], [], True, True
-        self.kinds = Kinds(self, self, leads=lambda: self.leads, spawn=self.tasks.append)
+        self.spawn = self.tasks.append
+        self.kinds = Kinds(self, self, self)
         self.directory = Directory()
         self.toys = {resource: Toy(self.directory.of(resource.plural), self) for resource in RESOURCES}
         pool = {"nodeSelector": {}, "processor": {"cpu": "1"}}
@@ -71,8 +72,9 @@ class Edge:
             self.known[resource] = toy.store.observe(body)
             self.known[resource].term.read = True
         self.kinds.order(tuple(self.toys.values()))
-        self.parts = Mock(kinds=self.kinds, forget=self.forget)
-        self.changes = Changes(self.parts, lambda: self.leads)
+        self.parts = Mock(kinds=self.kinds)
+        self.parts.tools.caches = self
+        self.changes = Changes(self.parts, self)
 
     def forget(self, resource, uid):
         self.log.append(("forget", uid))

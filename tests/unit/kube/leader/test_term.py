@@ -404,7 +404,7 @@ async def test_a_term_that_is_ended_twice_leaves_no_number_behind(world, monkeyp
     job = world.job("running")
     new = world.replica()
     new.lead(1)
-    metrics = new.term._metrics
+    metrics = new.term._given.metrics
     await world.until(lambda: b"punctual_promises_open{" in metrics.text() and world.admitted(job))
     closing, never = asyncio.Event(), asyncio.Event()
 
@@ -893,7 +893,8 @@ async def test_a_takeover_that_hangs_shows(world):
     gate = world.server.gates[JOBS.path()] = asyncio.Event()
     new = world.replica()
     now = [0.0]
-    new.lead(2, monotonic=lambda: now[0])
+    world.server.clock.monotonic = lambda: now[0]
+    new.lead(2)
     await world.until(lambda: world.status(world.pool).get("epoch") == 2)
     now[0] = 50.0
     new.term._parts.takeover._fence.note_progress()

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from clocks import clock
 
 from punctual.errors import Unreachable
 from punctual.kube.trust.identity import NODE_NAME, Identity, Reviewer, identity_of
@@ -43,7 +44,7 @@ class Stage:
     def __init__(self, **options):
         self.now, self.asked, self.gate, self.fail = 0.0, [], asyncio.Event(), False
         self.gate.set()
-        self.reviewer = Reviewer(self.review, lambda: self.now, **options)
+        self.reviewer = Reviewer(self.review, clock(lambda: self.now), **options)
 
     async def review(self, token):
         self.asked.append(token)

@@ -5,6 +5,7 @@ import ssl
 from dataclasses import replace
 
 import pytest
+from clocks import clock
 
 from punctual.errors import ClusterError, Forbidden
 from punctual.kube.trust.ca import Lifetimes
@@ -36,7 +37,7 @@ async def handshake(rotation, bundle):
 
 
 async def test_first_start_makes_one_authority_and_a_second_round_writes_nothing(store, time):
-    rotation = Rotation(store, NAMES, time)
+    rotation = Rotation(store, NAMES, clock(now=time))
     await rotation.tend()
     assert store.writes == ["secret", "map"]
     assert await handshake(rotation, store.map)
@@ -46,12 +47,12 @@ async def test_first_start_makes_one_authority_and_a_second_round_writes_nothing
 
 async def test_a_secret_made_empty_by_the_chart_is_filled(store, time):
     store.secret = ({}, "7")
-    await Rotation(store, NAMES, time).tend()
+    await Rotation(store, NAMES, clock(now=time)).tend()
     assert set(store.secret[0]) == {"ca.crt", "ca.key", "retired.crt"}
 
 
 async def test_two_that_start_together_share_the_faster_ones_authority(store, time):
-    first, second = Rotation(store, NAMES, time), Rotation(store, NAMES, time)
+    first, second = Rotation(store, NAMES, clock(now=time)), Rotation(store, NAMES, clock(now=time))
     store.before_write = [second.tend]
     await first.tend()
     assert store.writes == ["secret", "map", "409"]
@@ -61,7 +62,7 @@ async def test_two_that_start_together_share_the_faster_ones_authority(store, ti
 
 
 async def test_agents_trust_both_replicas_at_every_moment_of_a_rotation(store, time):
-    replicas = [Rotation(store, NAMES, time, lifetimes=LIVES) for _ in range(2)]
+    replicas = [Rotation(store, NAMES, clock(now=time), lifetimes=LIVES) for _ in range(2)]
     for rotation in replicas:
         await rotation.tend()
     signers = set()
@@ -78,7 +79,7 @@ async def test_agents_trust_both_replicas_at_every_moment_of_a_rotation(store, t
 
 
 async def test_a_configmap_that_cannot_be_written_holds_the_rotation_up(store, time):
-    rotation = Rotation(store, NAMES, time, lifetimes=LIVES)
+    rotation = Rotation(store, NAMES, clock(now=time), lifetimes=LIVES)
     await rotation.tend()
     first = rotation.trust.signing
     store.refuse_map = True
@@ -100,7 +101,7 @@ async def test_a_configmap_that_cannot_be_written_holds_the_rotation_up(store, t
 
 @pytest.mark.parametrize("spoil", ["deleted", "emptied", "garbage"])
 async def test_a_lost_secret_is_put_back_from_memory(spoil, store, time):
-    rotation = Rotation(store, NAMES, time)
+    rotation = Rotation(store, NAMES, clock(now=time))
     await rotation.tend()
     before, mounted = rotation.trust, store.map
     store.secret = {"deleted": None, "emptied": ({}, "x"), "garbage": ({"ca.crt": "?", "ca.key": "?"}, "x")}[spoil]
@@ -110,7 +111,7 @@ async def test_a_lost_secret_is_put_back_from_memory(spoil, store, time):
 
 
 async def test_the_serving_certificate_is_renewed_in_the_running_server(store, time):
-    rotation = Rotation(store, NAMES, time, lifetimes=replace(LIVES, authority=100_000))
+    rotation = Rotation(store, NAMES, clock(now=time), lifetimes=replace(LIVES, authority=100_000))
     await rotation.tend()
     context, first = rotation.context, await handshake(rotation, store.map)
     time.now += 2170
@@ -131,4 +132,4 @@ async def test_a_secret_that_never_stands_still_is_an_error(store, time):
 
     store.before_write.append(touch)
     with pytest.raises(ClusterError, match="changed during each"):
-        await Rotation(store, NAMES, time).tend()
+        await Rotation(store, NAMES, clock(now=time)).tend()

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from clocks import clock
 
 from punctual import errors
 from punctual.kube.cluster.client import RIGHTS, Json
@@ -124,22 +125,22 @@ class Term:
     def __init__(self, **settings) -> None:
         self.server = Server()
         self.outcomes: list[Outcome] = []
-        self.fenced = 0
+        self.ends = 0
         self.metrics: list[tuple[str, str]] = []
         self.leads = True
-        self.writer = Writer(
-            self.server,
-            on_outcome=self.outcomes.append,
-            on_fenced=self._on_fenced,
-            leading=lambda: self.leads,
-            on_write=lambda kind, result, seconds: self.metrics.append((kind, result)),
-            monotonic=asyncio.get_running_loop().time,
-            **settings,
-        )
+        self.server.clock = clock(asyncio.get_running_loop().time)
+        self.take = self.outcomes.append
+        self.writer = Writer(self.server, self, **settings)
         self.task = asyncio.create_task(self.writer.run())
 
-    def _on_fenced(self) -> None:
-        self.fenced += 1
+    def leading(self) -> bool:
+        return self.leads
+
+    def fenced(self) -> None:
+        self.ends += 1
+
+    def count_write(self, kind: str, result: str, seconds: float) -> None:
+        self.metrics.append((kind, result))
 
     @property
     def results(self) -> list[str]:
@@ -425,7 +426,7 @@ async def test_a_fenced_status_ends_the_term_once(terms):
         term.writer.submit(f"j{n}", create(f"p{n}"))
     async with asyncio.timeout(5):
         await term.task
-    assert term.fenced == 1
+    assert term.ends == 1
     assert term.writer.depth == 0
     assert len(term.server.log) < 100
     asked = len(term.server.log)
@@ -444,7 +445,7 @@ async def test_a_leader_whose_time_ran_out_writes_nothing_even_before_it_hears_o
     async with asyncio.timeout(5):
         await term.task
     assert term.server.log == ["put /j 1"]
-    assert term.fenced == 1
+    assert term.ends == 1
 
 
 async def test_progress_waits_behind_decisions_and_keeps_to_its_budget(terms):
@@ -681,7 +682,7 @@ async def test_what_an_outcome_submits_comes_after_it(terms):
         if isinstance(outcome.operation, CreatePod) and outcome.result == "refused":
             term.writer.submit("j", status("j", 2))
 
-    term.writer._on_outcome = on_outcome
+    term.take = on_outcome
     term.server.fail("create", errors.Forbidden("quota"))
     term.writer.submit("j", status("j", 1))
     term.writer.submit("j", create("p1"))
@@ -697,7 +698,7 @@ async def test_a_key_that_an_outcome_forgets_and_uses_again_keeps_its_order(term
             term.writer.forget("j")
             term.writer.submit("j", create("p1"))
 
-    term.writer._on_outcome = on_outcome
+    term.take = on_outcome
     term.server.fail("put /j 1", errors.NotFound("job"), times=1)
     term.writer.submit("j", status("j", 1))
     await asyncio.sleep(0.015)
@@ -719,4 +720,4 @@ async def test_a_cancelled_writer_abandons_what_is_under_way(terms):
         await term.task
     assert term.server.under_way == 0
     assert term.writer.depth == 0
-    assert term.fenced == 0
+    assert term.ends == 0

@@ -37,7 +37,7 @@ class Waiting:
         """Take in that a pool was told of a job."""
         self._poolless.pop(known.uid, None)
         if undecided(known.term.record):
-            self._asked.setdefault(known.uid, self._tools.monotonic())
+            self._asked.setdefault(known.uid, self._tools.clock.monotonic())
 
     def forget(self, uid: str) -> None:
         """Forget a job."""
@@ -91,7 +91,7 @@ class Waiting:
         """
         before: Counter[str] = Counter()
         overdue: list[tuple[KnownJob, str]] = []
-        late = self._tools.monotonic() - OVERDUE
+        late = self._tools.clock.monotonic() - OVERDUE
         for uid, since in list(self._asked.items()):
             known = self._jobs.get(uid)
             if known is None or known.term.pool is None or not undecided(known.term.record):

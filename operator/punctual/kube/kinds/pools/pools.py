@@ -5,8 +5,8 @@ be stamped at the takeover, it is not led; if its status cannot be written later
 every `RETRY` seconds. While a pool has promises to keep, a finalizer delays its deletion.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import orjson
 import structlog
@@ -43,11 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 class Pools(Kind[KnownPool]):
-    """All pools.
-
-    ``recorded(pool)`` returns what the other kinds have on record for a pool that starts; ``signal(kind, key)`` tells
-    them that a pool has changed.
-    """
+    """All pools."""
 
     carries_out = (WritePool,)
 
@@ -57,9 +53,6 @@ class Pools(Kind[KnownPool]):
         actors: PoolActors,
         guests: Guests,
         pods: PodEvents,
-        *,
-        recorded: Callable[[str], Sequence[Any]],
-        signal: Callable[[str, str], None],
     ) -> None:
         super().__init__(tools.directory.pools, tools.recorder)
         self._tools = tools
@@ -67,10 +60,9 @@ class Pools(Kind[KnownPool]):
         self._actors = actors
         self._guests = guests
         self._pods = pods
-        self._recorded = recorded
-        self._signal = signal
+        self._kinds = tools.kinds
         self._halted: dict[str, PutStatus | None] = {}  # halted pools (uid), with the refused status
-        self._retried = tools.monotonic()
+        self._retried = tools.clock.monotonic()
 
     @property
     def stopped(self) -> int:
@@ -139,7 +131,7 @@ class Pools(Kind[KnownPool]):
             self._actors.tell(known.name, self._applied(known))
         else:
             self._start(known)
-        self._signal("pool", known.name)
+        self._kinds.signal("pool", known.name)
 
     def gone(self, known: KnownPool) -> None:
         """Take in that a pool is gone."""
@@ -152,7 +144,7 @@ class Pools(Kind[KnownPool]):
             tools.placeholders.forget_pool(known.uid)
             tools.metrics.forget_pool(name)
             tools.writer.forget(Key(POOLS, known.uid))
-        self._signal("pool", name)
+        self._kinds.signal("pool", name)
 
     def carry_out(self, pool: str, action: WritePool) -> None:
         """Let a pool have the nodes and jobs that the spec selects which its Pool has taken."""
@@ -168,12 +160,12 @@ class Pools(Kind[KnownPool]):
             term.in_force = now
             self._tools.caches.claim(known)
         if selects or resized:
-            self._signal("pool", pool)
+            self._kinds.signal("pool", pool)
 
     def _start(self, known: KnownPool) -> None:
         """Start a pool. Its Pool knows all decisions before its first step."""
         name = known.name
-        recorded = self._recorded(name)
+        recorded = self._kinds.recorded(name)
         pods, lent = self._pods.restored(name)
         events: list[Event] = [self._applied(known), *self._tools.caches.inventory.of(name)]
         events += [event for event in recorded if not isinstance(event, GuestApplied)]
@@ -226,7 +218,7 @@ class Pools(Kind[KnownPool]):
                 self._guard(known, wanted=any(j.open for j in jobs[name]) or name in reserved)
                 if known.uid not in self._halted and (why := self._tools.writer.stuck(Key(POOLS, known.uid))):
                     self._halt(known, why, None)
-        now = self._tools.monotonic()
+        now = self._tools.clock.monotonic()
         if now < self._retried + RETRY:
             return ()
         self._retried = now

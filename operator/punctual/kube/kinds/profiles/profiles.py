@@ -3,9 +3,8 @@
 `punctual.kube.learning.profiles` computes; this kind passes on the measurements and submits what is due.
 """
 
-from collections.abc import Callable
-
 from punctual.control.cost_estimation import Timed
+from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import PROFILES
 from punctual.kube.cluster.client import Json
@@ -17,17 +16,16 @@ from punctual.scheduling.model.actions import Measured
 
 
 class Profiles(Kind[KnownProfile]):
-    """All profiles. ``rewrite(pool)`` writes a pool's status again. ``signal(kind, key)`` tells the other kinds."""
+    """All profiles."""
 
     carries_out = (Measured,)
     stamped = False  # their status carries no promise
 
-    def __init__(self, tools: Tools, signal: Callable[[str, str], None], rewrite: Callable[[str], None]) -> None:
+    def __init__(self, tools: Tools, actors: PoolActors) -> None:
         super().__init__(tools.directory.profiles, tools.recorder)
         self._tools = tools
         self._learning = tools.learning
-        self._signal = signal
-        self._rewrite = rewrite
+        self._actors = actors
 
     async def restore(self, body: Json, unwritable: str) -> None:
         """Read what was learned."""
@@ -45,7 +43,7 @@ class Profiles(Kind[KnownProfile]):
 
     def consider(self, known: KnownProfile) -> None:
         """Tell the jobs that name a profile."""
-        self._signal("profile", f"{known.namespace}/{known.name}")
+        self._tools.kinds.signal("profile", f"{known.namespace}/{known.name}")
 
     def carry_out(self, pool: str, action: Measured) -> None:
         """Take in the measured costs of a chunk, if its job names a profile."""
@@ -78,4 +76,4 @@ class Profiles(Kind[KnownProfile]):
             self._tools.caches.inventory.observe_speeds(known.name, slow)
             if known.term.classes != classes:
                 known.term.classes = classes
-                self._rewrite(known.name)
+                self._actors.rewrite(known.name)

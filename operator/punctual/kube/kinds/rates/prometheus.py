@@ -6,7 +6,7 @@ query is a selector (`punctual.kube.api.fields.Series`), and only series of the 
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 
 from punctual.kube.api.fields import MAX_UNITS
+from punctual.kube.format.clock import ServerClock
 from punctual.rates.model import Count
 
 TIMEOUT: Final = 5.0
@@ -64,9 +65,9 @@ class Prometheus:
     It is asked without a login, and never followed to another address.
     """
 
-    def __init__(self, url: str, monotonic: Callable[[], float]) -> None:
+    def __init__(self, url: str, clock: ServerClock) -> None:
         self._url = url
-        self._monotonic = monotonic
+        self._clock = clock
         self._free = asyncio.Semaphore(AT_ONCE)
         self._ahead: float | None = None  # its clock less ours
 
@@ -78,9 +79,9 @@ class Prometheus:
             return Answer()
         try:
             async with self._free:
-                sent = self._monotonic()
+                sent = self._clock.monotonic()
                 status, body = await self._ask(query)
-                received = self._monotonic()
+                received = self._clock.monotonic()
             series = read(status, body, namespace)
         except ValueError as error:
             return Answer(flaw=str(error))

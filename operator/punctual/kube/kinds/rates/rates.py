@@ -13,7 +13,7 @@ from typing import Final
 from punctual import wire
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.actors.actors import Spawn
+from punctual.kube.actors.actors import Life
 from punctual.kube.actors.tools import Tools
 from punctual.kube.cluster.client import Json
 from punctual.kube.format.conditions import transition_times
@@ -47,14 +47,15 @@ class Rates(Kind[KnownRate]):
 
     batched = True  # pods come and go by the hundred
 
-    def __init__(self, tools: Tools, prometheus: Prometheus, spawn: Spawn) -> None:
+    def __init__(self, tools: Tools, prometheus: Prometheus, life: Life) -> None:
         super().__init__(tools.directory.rates, tools.recorder)
         self._tools = tools
         self._caches = tools.caches
         self._executor = RateExecutor(tools)
         self._prometheus = prometheus
-        self._monotonic = monotonic = tools.monotonic
-        self._spawn = spawn
+        self._clock = tools.clock
+        monotonic = tools.clock.monotonic
+        self._life = life
         self._mailbox: Mailbox[Event] = Mailbox(key_of, monotonic=monotonic)
         self._actor: Actor[Event, Action] = Actor(
             RateControl(),
@@ -89,7 +90,7 @@ class Rates(Kind[KnownRate]):
                 self.consider(known)
             else:
                 unread.append(known)
-        self._spawn(self._actor.run(self._mailbox.take()))
+        self._life.spawn(self._actor.run(self._mailbox.take()))
         return unread
 
     def gone(self, known: KnownRate) -> None:
@@ -112,7 +113,7 @@ class Rates(Kind[KnownRate]):
         """Take in what a node's report says of pods that are no chunk pods."""
         if self._told:
             seen = tuple(Seen(pod.uid, pod.done, pod.written, pod.cap, pod.period) for pod in pods if not pod.over)
-            self._mailbox.put(PodsReported(node, self._monotonic(), seen))
+            self._mailbox.put(PodsReported(node, self._clock.monotonic(), seen))
 
     def tick(self) -> None:
         """Ask Prometheus, and tell the agents whether all pods are known."""
@@ -139,7 +140,7 @@ class Rates(Kind[KnownRate]):
 
     def _ask_prometheus(self) -> None:
         """Ask for the iterations of each TargetRate that is due, with one query of each at a time."""
-        now = self._monotonic()
+        now = self._clock.monotonic()
         for uid, (asked, selected) in self._told.items():
             query, last = asked.rate.query, self._asked.get(uid)
             if query is None or uid in self._asking or (last is not None and now - last < ASK):
@@ -148,10 +149,10 @@ class Rates(Kind[KnownRate]):
             self._asking.add(uid)
             namespace = asked.rate.name.partition("/")[0]
             pods = {m.name.partition("/")[2]: m.pod for m in selected.members if m.running}
-            self._spawn(self._count(uid, query, namespace, pods))
+            self._life.spawn(self._count(uid, query, namespace, pods))
 
     async def _count(self, uid: str, query: str, namespace: str, pods: dict[str, str]) -> None:
         answer = await self._prometheus.count(query, namespace, pods)
         self._asking.discard(uid)
         if uid in self._told:
-            self._mailbox.put(PodsCounted(uid, query, self._monotonic(), answer.counts, answer.flaw))
+            self._mailbox.put(PodsCounted(uid, query, self._clock.monotonic(), answer.counts, answer.flaw))

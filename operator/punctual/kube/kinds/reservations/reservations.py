@@ -6,7 +6,7 @@ after that write. Windows become active, end and are requested by the clock alon
 of this happens.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ LOOK: Final = 3600.0
 
 
 class Reservations(Kind[KnownReservation]):
-    """All reservations and their windows. ``signal(kind, key)`` tells the other kinds.
+    """All reservations and their windows.
 
     The takeover puts refused reservations aside. They are stamped and read one by one after it, whatever changes about
     them. What an earlier leader still books for one before that stamp is read and kept then.
@@ -52,13 +52,12 @@ class Reservations(Kind[KnownReservation]):
 
     carries_out = (AnswerReservation, OfferWindow)
 
-    def __init__(self, tools: Tools, actors: PoolActors, signal: Callable[[str, str], None]) -> None:
+    def __init__(self, tools: Tools, actors: PoolActors) -> None:
         super().__init__(tools.directory.reservations, tools.recorder)
         self._tools = tools
         self._caches = tools.caches
         self._directory = tools.directory
         self._actors = actors
-        self._signal = signal
         self._now = tools.now
         self._put_off: set[str] = set()  # uids that wait until the time is no longer in doubt
 
@@ -112,7 +111,7 @@ class Reservations(Kind[KnownReservation]):
         return ()
 
     def _changed(self, known: KnownReservation) -> None:
-        self._signal("reservation", f"{known.namespace}/{known.name}")
+        self._tools.kinds.signal("reservation", f"{known.namespace}/{known.name}")
 
     # requests
 

@@ -8,6 +8,7 @@ import re
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from clocks import clock
 
 from punctual.kube.kinds.rates import prometheus
 from punctual.kube.kinds.rates.prometheus import LARGEST, NO_URL, TIME, Prometheus, answer, check_url, read
@@ -115,7 +116,7 @@ async def served():
         server = TestServer(app)
         await server.start_server()
         servers.append(server)
-        return Prometheus(f"http://127.0.0.1:{server.port}/prefix", monotonic)
+        return Prometheus(f"http://127.0.0.1:{server.port}/prefix", clock(monotonic))
 
     yield serve
     for server in servers:
@@ -142,7 +143,7 @@ async def test_it_is_not_asked_without_an_address_or_pods(served):
     async def handler(_):
         pytest.fail("it was asked")
 
-    assert await count(Prometheus("", lambda: 0.0)) == prometheus.Answer(flaw=NO_URL)
+    assert await count(Prometheus("", clock())) == prometheus.Answer(flaw=NO_URL)
     assert await count(await served(handler), {}) == prometheus.Answer()
 
 
@@ -191,7 +192,7 @@ async def test_a_server_that_hangs_or_is_away_is_named(served, monkeypatch):
     monkeypatch.setattr(prometheus, "TIMEOUT", 0.05)
     one = await served(handler)
     assert "prometheus.url of the chart gives no answer" in (await count(one)).flaw
-    assert "cannot be asked" in (await count(Prometheus("http://127.0.0.1:1", lambda: 0.0))).flaw
+    assert "cannot be asked" in (await count(Prometheus("http://127.0.0.1:1", clock()))).flaw
 
 
 @pytest.mark.parametrize(

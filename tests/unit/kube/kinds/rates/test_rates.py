@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 import yaml
+from clocks import NO_CLIENT
 from term_tools import make_tools
 
 from punctual import wire
@@ -66,7 +67,7 @@ class Scripted:
 
 class Stage:
     def __init__(self):
-        self.caches = Caches(None)
+        self.caches = Caches(NO_CLIENT)
         self.log = Log()
         self.tasks = []
         self.leads = True
@@ -74,9 +75,9 @@ class Stage:
         self.prometheus = Scripted()
         tools = make_tools(self.log, lambda: self.now, caches=self.caches, monotonic=lambda: self.now)
         self.set_points = tools.set_points
-        self.rates = Rates(tools, self.prometheus, self.spawn)
+        self.rates = Rates(tools, self.prometheus, self)
         self.late = Late()
-        self.kinds = Kinds(self.late, self.log, leads=lambda: self.leads, spawn=self.spawn)
+        self.kinds = Kinds(self.late, self.log, self)
         self.kinds.order([self.rates])
         self.caches.listener = self
         nodes, self.pods, *_ = self.caches.informers

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from clocks import NO_CLIENT
 
 from punctual.control.rate import Limits
 from punctual.kube import api
@@ -45,7 +46,7 @@ def pod(name, where="n0", namespace="default", **labels):
 
 @pytest.fixture
 def caches():
-    made = Caches(None)
+    made = Caches(NO_CLIENT)
     nodes, pods, namespaces, *_ = made.informers
     nodes._told(node("n0", pool="main"))
     nodes._told(node("n1"))

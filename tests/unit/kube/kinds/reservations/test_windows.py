@@ -1,8 +1,10 @@
 """The life of a reservation at the edge: asked about, answered, active, over; what a new leader makes of its status."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from clocks import NO_CLIENT
 from term_tools import make_tools
 
 from punctual.kube import api
@@ -37,12 +39,13 @@ class Edge:
         self.directory = directory or Directory()
         self.told, self.statuses, self.events, self.changed, self.nodes = [], [], [], [], frozenset({"n1"})
         self.notes = []
-        caches = Caches(None)
+        caches = Caches(NO_CLIENT)
         caches.directory, caches.labels = self.directory, lambda _: {"team": "a"}
         caches.nodes_of = lambda _pool, _selects: self.nodes
         actors = SimpleNamespace(tell=lambda _pool, event: self.told.append(event), runs=self.directory.pools.named)
-        tools = make_tools(self, self.now, caches=caches, epoch=7, clock=self)
-        self.windows = Reservations(tools, actors, lambda _kind, key: self.changed.append(key))
+        kinds = SimpleNamespace(signal=lambda _kind, key: self.changed.append(key))
+        tools = replace(make_tools(self, self.now, caches=caches, epoch=7, kinds=kinds), clock=self)
+        self.windows = Reservations(tools, actors)
         self.add_pool()
 
     def now(self):
