@@ -37,7 +37,7 @@ class Site:
 
     async def start(self):
         rotation = Rotation(
-            ClusterCaStore(self.client, self.mine), service_names("punctual", self.mine), self.client.clock.now
+            ClusterCaStore(self.client, self.mine), service_names("punctual", self.mine), self.client.clock
         )
         await rotation.tend()
         self.ports = await self.server.start(rotation.context, port=0, loopback_port=0)

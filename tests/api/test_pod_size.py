@@ -61,7 +61,7 @@ async def test_a_limit_ranges_default_as_large_as_a_processor_refuses_the_job(cl
 async def test_the_work_gives_way_to_a_small_default(client, namespace, gate):
     await default(client, namespace, cpu="20m", memory="16Mi")
     assert await answered(gate, namespace, initContainers=[HELPER]) is None
-    processor = gate[0]._processor(gate[1].pools["main"])
+    processor = gate[0]._processor(gate[1].pools.named("main"))
     assert gate[0].others("j1", "Chunk", {}, processor) == Resources(0.02, 16 * MI)
 
 
@@ -85,7 +85,7 @@ async def test_the_overhead_of_a_runtime_class_counts(client, namespace, gate):
                 gate[0]._trials._answers.clear()
     finally:
         await client.delete(RUNTIME_CLASSES.path(name=name))
-    processor = gate[0]._processor(gate[1].pools["main"])
+    processor = gate[0]._processor(gate[1].pools.named("main"))
     assert gate[0].others("j1", "Chunk", {}, processor) == Resources(0.03, 8 * MI)
 
 
