@@ -10,12 +10,15 @@ import uuid
 from pathlib import Path
 
 import pytest
+from clocks import clock
 
 from punctual import errors
 from punctual.kube.api.resources import EVENTS, LEASES, NODES, PODS, POOLS
 from punctual.kube.election.claim import NAME, Installation
 from punctual.kube.kinds.pools.pools import FINALIZER
 from punctual.kube.uninstall import uninstall
+
+AT_ZERO = clock(now=lambda: 0.0)
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
 replica, world, condition = OPERATOR["replica"], OPERATOR["world"], OPERATOR["condition"]
@@ -175,7 +178,7 @@ async def test_without_the_kinds_it_ends_well(namespace, monkeypatch):
         async def create(self, path, body):
             return body
 
-        clock = type("Clock", (), {"now": lambda self: 0.0})()
+        clock = AT_ZERO
 
     said = []
     await uninstall(Client(), Installation(namespace, "punctual"), lease="punctual", tell=said.append)
