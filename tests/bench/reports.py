@@ -148,6 +148,14 @@ async def hire(client, namespace, nodes):
     return dict(await in_parts(one(node) for node in nodes))
 
 
+async def begin(client, path):
+    """Let a pod run, as its kubelet says."""
+    state = {"running": {"startedAt": format_time(int(client.clock.now()))}}
+    main = {"name": "main", "image": "work:1", "imageID": "", "ready": True, "restartCount": 0, "state": state}
+    status = {"phase": "Running", "containerStatuses": [main]}
+    await client.patch_merge(path, {"status": status}, subresource="status")
+
+
 async def fill(bench, chunks, patience):
     """Have jobs run on every processor; return {node: uids of its chunks' pods}."""
     left, names = chunks, []
@@ -172,27 +180,15 @@ async def fill(bench, chunks, patience):
         await bench.client.create(JOBS.path(namespace=bench.namespace), body)
     await bench.decided(names, within=patience)
     path = PODS.path(namespace=bench.namespace)
+    begun = set()
     async with asyncio.timeout(3 * patience):
-        while len(pods := (await bench.client.list(path, label_selector="punctual.dev/job")).items) < chunks:  # noqa: ASYNC110  theirs
+        while len(begun) < chunks:
+            pods = (await bench.client.list(path, label_selector="punctual.dev/job")).items
+            new = [pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"] not in begun]
+            # as they come: the operator ends pods that have not started within seconds, and all of them take longer
+            await in_parts(begin(bench.client, f"{path}/{name}") for name in new)
+            begun.update(new)
             await asyncio.sleep(1)
-    began = format_time(int(bench.client.clock.now()))
-    running = {
-        "phase": "Running",
-        "containerStatuses": [
-            {
-                "name": "main",
-                "image": "work:1",
-                "imageID": "",
-                "ready": True,
-                "restartCount": 0,
-                "state": {"running": {"startedAt": began}},
-            }
-        ],
-    }
-    await in_parts(
-        bench.client.patch_merge(f"{path}/{p['metadata']['name']}", {"status": running}, subresource="status")
-        for p in pods
-    )
     there = {}
     for pod in pods:
         terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
