@@ -157,6 +157,8 @@ class Kinds:
             self._busy = False
 
     def _consider(self, kind: Kind[Any], known: Known) -> None:
+        if kind.store.get(known.uid) is not known:
+            return  # it is gone since it was marked: a kind would take it up again, for ever
         if not self._life.leads or known.term.left_alone or known.term.reading:
             return  # an earlier leader's promise is not read (yet): the object would look undecided
         if kind.must_read(known):

@@ -146,6 +146,17 @@ def test_a_kind_that_takes_signals_in_batches_considers_with_the_next_tick(edge)
     assert edge.logged() == []
 
 
+def test_what_is_gone_before_its_batch_is_due_is_not_considered(edge):
+    edge.toys[TARGET_RATES].batched = True
+    edge.kinds.order(tuple(edge.toys.values()))
+    edge.toys[TARGET_RATES].touched = {Signal("pods", "ns")}
+    edge.kinds.signal("pods", "ns")
+    edge.directory.rates.forget("u")
+    edge.kinds.gone(TARGET_RATES, edge.known[TARGET_RATES])
+    edge.kinds.tick()
+    assert edge.logged() == [("targetrates", "gone")]
+
+
 async def test_what_was_not_read_is_read_once_before_it_is_considered(edge):
     known = edge.known[RESERVATIONS]
     known.term.read = False

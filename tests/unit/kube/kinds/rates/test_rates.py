@@ -204,6 +204,19 @@ async def test_a_rate_that_goes_lets_its_pods_go(stage):
     assert stage.log.forgotten == ["u"]
 
 
+async def test_a_rate_that_goes_right_after_its_pods_changed_lets_them_go(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    stage.kinds.begin()
+    await stage.turn()
+    stage.pods._told(stage.pod("q"))
+    stage.caches.directory.rates.forget("u")
+    stage.kinds.gone(TARGET_RATES, known)
+    await stage.turn()
+    await stage.turn()
+    assert stage.held() == (set(), True)
+
+
 async def test_a_pool_that_goes_lets_the_pods_go_and_its_return_holds_them(stage):
     stage.pods._told(stage.pod("p"))
     stage.rate()
