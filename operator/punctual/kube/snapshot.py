@@ -153,11 +153,10 @@ class Snapshot:
             reservation_windows.restore(known, status)
 
     def _promised(self, pool: str, now: float) -> Iterator[ReservationApplied]:
-        for known in self.reservations.reservations.values():
-            if known.pool == pool:
-                nodes = frozenset(share.node for w in known.term.windows.values() for share in w.nodes)
-                selects = known.spec is not None and known.spec.nodes is not None
-                yield from reservation_windows.promised(known, nodes if selects else None, now)
+        for known in self.reservations.reservations.of_pool(pool):
+            nodes = frozenset(share.node for w in known.term.windows.values() for share in w.nodes)
+            selects = known.spec is not None and known.spec.nodes is not None
+            yield from reservation_windows.promised(known, nodes if selects else None, now)
 
     def _inside(self, namespace: str, name: str | None, pool: str) -> str | tuple[str, str] | None:
         """Return the reservation window in which a job is to run, or a refusal. None: the job names no reservation."""

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import structlog
 
-from punctual.kube import api
 from punctual.kube.api.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
 from punctual.kube.cluster.application_pods import ApplicationPods
 from punctual.kube.cluster.chunk_pods import ChunkPods, SeenPod, see_pod
@@ -319,5 +318,3 @@ def _labels(body: Json) -> Mapping[str, str]:
 
 Post = Callable[[str, str | None, Json], None]
 """Receives plural, change and body of an event of one of Punctual's kinds."""
-
-KINDS = tuple(kind.NAMES.plural for kind in api.KINDS)

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from punctual.control.cost_estimation import ClassSpeed
-from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import POOLS
-from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore
+from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, asked_in
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 
 
@@ -52,10 +51,9 @@ class Pools(NamedStore[KnownPool]):
         super().__init__(POOLS, ears)
 
     def _make(self, body: Body) -> KnownPool | None:
-        try:
-            pool = api.parse_asked(api.Pool, body)
-        except UserError as error:
-            self._ears.unreadable("Pool", body["metadata"]["name"], error.message)
+        pool, flaw = asked_in(body, api.Pool)
+        if pool is None:
+            self._ears.unreadable("Pool", body["metadata"]["name"], flaw)
             return None
         meta, term = pool.metadata, PoolInTerm(in_force=pool.spec)
         return KnownPool(meta, pool.spec, tuple(meta.finalizers), meta.deletion_timestamp is not None, term)

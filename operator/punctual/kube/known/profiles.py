@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import PROFILES
-from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore
+from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, asked_in
 
 
 @dataclass(slots=True)
@@ -31,11 +30,10 @@ class Profiles(NamedStore[KnownProfile]):
         super().__init__(PROFILES, ears)
 
     def _make(self, body: Body) -> KnownProfile | None:
-        try:
-            profile = api.parse_asked(api.Profile, body)
-        except UserError as error:
+        profile, flaw = asked_in(body, api.Profile)
+        if profile is None:
             meta = body["metadata"]
-            self._ears.unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
+            self._ears.unreadable("Profile", f"{meta['namespace']}/{meta['name']}", flaw)
             return None
         return KnownProfile(profile.metadata, profile.spec, profile.metadata.deletion_timestamp is not None)
 

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import TARGET_RATES
-from punctual.kube.known.store import Body, Described, Ears, InTerm, Store
+from punctual.kube.known.store import Body, Described, Ears, InTerm, Store, asked_in
 from punctual.rates.model import UNRECORDED, Record
 
 
@@ -41,12 +40,8 @@ class Rates(Store[KnownRate]):
 
     def _make(self, body: Body) -> KnownRate:
         meta = api.parse_metadata(body)
-        spec, flaw = None, ""
-        try:
-            spec = api.parse_asked(api.TargetRate, body).spec
-        except UserError as error:
-            flaw = error.message
-        return KnownRate(meta, spec, flaw, meta.deletion_timestamp is not None)
+        rate, flaw = asked_in(body, api.TargetRate)
+        return KnownRate(meta, rate.spec if rate else None, flaw, meta.deletion_timestamp is not None)
 
     def _edit(self, known: KnownRate, body: Body) -> bool:
         made = self._make(body)

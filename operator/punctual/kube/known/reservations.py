@@ -5,12 +5,11 @@ from math import inf
 from typing import Final, Literal
 
 from punctual import reasons
-from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.format.duration import format_time
 from punctual.kube.known.jobs import KnownJob
-from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, conditions_of
+from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, asked_in, conditions_of
 from punctual.scheduling.model.events import Share
 
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
@@ -98,11 +97,8 @@ class Reservations(NamedStore[KnownReservation]):
 
     def _make(self, body: Body) -> KnownReservation:
         meta = api.parse_metadata(body)
-        spec, flaw = None, ""
-        try:
-            spec = api.parse_asked(api.Reservation, body).spec
-        except UserError as error:
-            flaw = error.message
+        reservation, flaw = asked_in(body, api.Reservation)
+        spec = reservation.spec if reservation else None
         pool = spec.pool if spec else str((body.get("spec") or {}).get("pool"))
         return KnownReservation(meta, pool, spec, flaw, meta.deletion_timestamp is not None)
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from punctual.errors import UserError
+from punctual.kube import api
 from punctual.kube.api.meta import Metadata
 from punctual.kube.api.resources import Resource
 from punctual.kube.format.conditions import TransitionTimes
@@ -135,6 +137,7 @@ class Ears:
 
 
 K = TypeVar("K", bound=Known)
+R = TypeVar("R", bound=api.Resource)
 
 
 class Store(Mapping[str, K], Generic[K]):
@@ -232,6 +235,14 @@ class NamedStore(Store[K]):
         if newest:
             self._named[made.namespace, made.name] = made
         return super()._add(made)
+
+
+def asked_in(body: Body, kind: type[R]) -> tuple[R | None, str]:
+    """Return an object without its status, or None and what is wrong with it."""
+    try:
+        return api.parse_asked(kind, body), ""
+    except UserError as error:
+        return None, error.message
 
 
 def epoch_of(body: Body) -> int:

@@ -32,6 +32,7 @@ TRIES: Final = 5
 """Tries to stamp an object before another object is stamped to find the cause."""
 PAGE: Final = 250
 """Objects per page of a list. Two pages are in memory; a body takes ten times as much as what is kept of it."""
+
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
@@ -211,7 +212,7 @@ class Fence:
         await asyncio.sleep(error.retry_after)
 
     async def missed(self, kind: Kind[Any], known: Iterable[Known]) -> AsyncIterator[Stamped]:
-        """Yield the known objects that exist, stamped. Calls ``forget`` for those that are gone."""
+        """Yield the known objects that exist, stamped. Those that are gone are removed from the caches."""
         resource = kind.store.resource
         for one in known:
             body = await self.patiently(partial(still_there, self._client, resource, metadata_of(one)))

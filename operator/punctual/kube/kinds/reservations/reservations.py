@@ -54,6 +54,7 @@ class Reservations(Kind[KnownReservation]):
 
     def __init__(self, tools: Tools, actors: PoolActors) -> None:
         super().__init__(tools.directory.reservations, tools.recorder)
+        self._reservations = tools.directory.reservations
         self._tools = tools
         self._caches = tools.caches
         self._directory = tools.directory
@@ -91,8 +92,7 @@ class Reservations(Kind[KnownReservation]):
 
     def recorded(self, pool: str) -> list[Any]:
         """Return the promised windows of a pool."""
-        found = (known for known in self.store.values() if known.pool == pool)
-        return [event for known in found for event in self._promised(known)]
+        return [event for known in self._reservations.of_pool(pool) for event in self._promised(known)]
 
     def _promised(self, known: KnownReservation) -> Iterator[ReservationApplied]:
         return promised(known, self._nodes(known), self._now())
@@ -105,7 +105,7 @@ class Reservations(Kind[KnownReservation]):
         """Return the reservations of a pool that changed, and the refused ones of a namespace with other labels."""
         match signal:
             case Signal("pool", pool):
-                return [k for k in self.store.values() if k.pool == pool and k.term.aside is None]
+                return [known for known in self._reservations.of_pool(pool) if known.term.aside is None]
             case Signal("namespace", namespace):
                 return [k for k in self.store.values() if k.namespace == namespace and k.term.refusal]
         return ()
