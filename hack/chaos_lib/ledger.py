@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from chaos_lib.jobs import Json, Wish
 from chaos_lib.scribe import JobSeen, PodSeen, condition
-from punctual.kube.format.duration import parse_time
+from punctual.notation.duration import parse_time
 
 TOLD = frozenset({
     "CapacityLost", "ChunkFailed", "Late", "NodeLost", "NotStarted", "Overrun", "PodFitsNoNode", "PodRefused",

@@ -12,7 +12,7 @@ from typing import Any
 from punctual.errors import ClusterError, Gone
 from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.pods import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL
+from punctual.labels import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from experiments_lib import programs, storm
 from experiments_lib.ground import CPU, Ground, Json
 from experiments_lib.outcome import Ended, outcome
 from punctual.errors import ClusterError
-from punctual.kube.format.duration import parse_time
+from punctual.notation.duration import parse_time
 
 POOLS = {"Feedback": "experiments-feedback", "None": "experiments-none"}
 HEADROOM = "25%"

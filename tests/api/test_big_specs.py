@@ -16,8 +16,7 @@ from process import OperatorProcess
 from server import GROUP, Server, condition, job
 
 from punctual import reasons
-from punctual.kube import crd
-from punctual.kube.api import KINDS
+from punctual.kube.api import KINDS, crd
 from punctual.kube.api.base import PART_OF_POD
 
 APISERVER = Path(__file__).parents[2] / "hack/apiserver"

@@ -14,12 +14,12 @@ from clocks import clock
 
 from punctual import wire
 from punctual.errors import Forbidden
+from punctual.kube.agents.ca import Lifetimes, service_names
+from punctual.kube.agents.ca_store import ClusterCaStore
+from punctual.kube.agents.identity import Reviewer, identity_of
 from punctual.kube.agents.report_server import ReportServer
+from punctual.kube.agents.rotation import Rotation
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.trust.ca import Lifetimes, service_names
-from punctual.kube.trust.ca_store import ClusterCaStore
-from punctual.kube.trust.identity import Reviewer, identity_of
-from punctual.kube.trust.rotation import Rotation
 from punctual.scheduling.model.actions import SetPoint
 from punctual_agent.operator_client import Exchange as AgentsExchange
 

@@ -20,8 +20,8 @@ from proxy import HangUp, Proxy
 
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.api.resources import JOBS
-from punctual.kube.cluster.pods import BEGIN
-from punctual.kube.format.clock import AGREED
+from punctual.labels import BEGIN
+from punctual.runtime.clock import AGREED
 
 AT_ONCE = 8
 WATCHES = ("pods", "nodes", "divisiblejobs", "pools")

@@ -16,9 +16,10 @@ import pytest
 
 from punctual import errors
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, NODES, PODS, POOLS, PROFILES
-from punctual.kube.cluster.pods import JOB_UID_LABEL, pod_name
-from punctual.kube.format.duration import format_time, parse_time
+from punctual.kube.cluster.pod_manifest import pod_name
 from punctual.kube.known.jobs import Owner
+from punctual.labels import JOB_UID_LABEL
+from punctual.notation.duration import format_time, parse_time
 from punctual.scheduling.model.job import Chunk
 
 GROUP = "punctual.dev/v1alpha1"

@@ -9,13 +9,13 @@ import aiohttp
 import pytest
 from shown import Shown
 
+from punctual.kube.agents.ca import service_names
+from punctual.kube.agents.ca_store import ClusterCaStore
+from punctual.kube.agents.rotation import Rotation
 from punctual.kube.page import server as page_server
 from punctual.kube.page.model import page
 from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
-from punctual.kube.trust.ca import service_names
-from punctual.kube.trust.ca_store import ClusterCaStore
-from punctual.kube.trust.rotation import Rotation
 
 RULES = [{"apiGroups": ["punctual.dev"], "resources": ["divisiblejobs"], "verbs": ["list"]}]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

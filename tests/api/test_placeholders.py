@@ -16,8 +16,8 @@ from kinds import teach
 
 from punctual import errors
 from punctual.kube.api.resources import NODES, PODS, POOLS, Resource
-from punctual.kube.cluster.pods import PLACEHOLDER
-from punctual.kube.format.duration import format_time, parse_time
+from punctual.labels import PLACEHOLDER
+from punctual.notation.duration import format_time, parse_time
 
 ROOT = Path(__file__).parents[2]
 APISERVER = ROOT / "hack" / "apiserver"

@@ -11,7 +11,7 @@ from kubectl_yaml import BAD_FIELDS, FIELDS, REFUSED, SCALARS, same
 from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 
 AT = "--at", format_time(NOW + 5)
 

@@ -7,7 +7,7 @@ import pytest
 from punctual import reasons
 from punctual.kube.api.resources import PODS, Resource
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.fit.requests import beside, requested
+from punctual.kube.cluster.requests import beside, requested
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.directory import Directory
 from punctual.scheduling.model.resources import Resources

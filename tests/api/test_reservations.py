@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from punctual.kube.api.resources import POOLS, RESERVATIONS
-from punctual.kube.format.duration import format_time, parse_time
+from punctual.notation.duration import format_time, parse_time
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
 condition, GROUP = OPERATOR["condition"], OPERATOR["GROUP"]

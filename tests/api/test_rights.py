@@ -22,7 +22,7 @@ from ports import kept_port
 
 from punctual import errors
 from punctual.kube.api.resources import POOLS, PROFILES, RESERVATIONS, TARGET_RATES
-from punctual.kube.cluster.pods import pod_name
+from punctual.kube.cluster.pod_manifest import pod_name
 from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 

@@ -11,7 +11,8 @@ from life import life
 from stage import CONTAINER, GROUP
 
 from punctual.kube.api.resources import JOBS, POOLS, PROFILES
-from punctual.kube.cluster.pods import ATTEMPT, BEGIN, STEP, TURN
+from punctual.kube.cluster.pod_manifest import STEP
+from punctual.labels import ATTEMPT, BEGIN, TURN
 
 INPUT = {"http": {"url": "http://files.example.com/data"}, "cut": "Lines"}
 OPENING, TAU = 0.002, 0.001

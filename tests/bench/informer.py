@@ -23,7 +23,8 @@ import orjson
 from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.informer import Informer
-from punctual.kube.cluster.pods import ATTEMPT, BEGIN, END, JOB_UID_LABEL, project_pod
+from punctual.kube.cluster.pods import project_pod
+from punctual.labels import ATTEMPT, BEGIN, END, JOB_UID_LABEL
 from punctual.scheduling.model.events import PodObserved
 
 TARGET = {"ms_per_event": 0.1}

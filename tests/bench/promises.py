@@ -29,7 +29,7 @@ import numpy as np
 from installed import Installed
 
 from punctual.errors import ClusterError
-from punctual.kube.format.duration import parse_duration
+from punctual.notation.duration import parse_duration
 from punctual.theory.cost import Cost
 from punctual.theory.partition import partition
 

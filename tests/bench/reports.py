@@ -31,7 +31,7 @@ from decisions import GROUP, TOP, Bench, Process, apiserver, quantile
 from punctual import wire
 from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 
 TARGET = {"reports_per_second": 1000, "decision_max_ms": 1000.0, "grown_mib": 20.0}
 UNDER_WAY = 32

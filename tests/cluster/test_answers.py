@@ -5,7 +5,7 @@ import json
 
 from live import eventually, pool_status
 
-from punctual.kube.format.duration import parse_time
+from punctual.notation.duration import parse_time
 from punctual.scheduling.admission.offers import ALLOWANCE
 
 COST = {"perUnit": "1s", "startup": "2s"}

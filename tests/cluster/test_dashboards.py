@@ -17,7 +17,7 @@ from scraped import SCRAPE, Prometheus
 
 from punctual import metric_names as names
 from punctual.kube.api.resources import RESERVATIONS
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 
 AHEAD = 40
 """Seconds from the creation of a reservation until its window begins."""

@@ -15,7 +15,7 @@ import yaml
 from live import POOL, ROOT, eventually, lend
 
 from punctual.fetch import CHANGED
-from punctual.kube.format.duration import parse_duration
+from punctual.notation.duration import parse_duration
 
 UNITS, LINES, RATE, OPENING = 60, 60_000, 125_000, 0.2
 BY_HAND = {"perUnit": "400ms", "transferPerUnit": "140ms", "transferSetup": "4s", "startup": "3s"}

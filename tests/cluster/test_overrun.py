@@ -9,7 +9,7 @@ from live import POOL, SYSTEM, condition, covers, eventually, note, said
 from monitoring_lib.alerts import ALERTS
 from scraped import Prometheus
 
-from punctual.kube.format.duration import parse_time
+from punctual.notation.duration import parse_time
 
 LATE = next(alert.expr for alert in ALERTS if alert.name == "PunctualPromiseLate")
 

@@ -5,7 +5,7 @@ import math
 from live import LABEL, eventually, lend, ready
 
 from punctual.kube.api.resources import RESERVATIONS
-from punctual.kube.format.duration import format_time, parse_time
+from punctual.notation.duration import format_time, parse_time
 
 LENGTH = 18
 

@@ -23,8 +23,8 @@ from live import (
 )
 
 from punctual.kube.api.resources import PODS, POOLS
-from punctual.kube.cluster.pods import PLACEHOLDER
-from punctual.kube.format.duration import parse_time
+from punctual.labels import PLACEHOLDER
+from punctual.notation.duration import parse_time
 
 COST = {"perUnit": "500ms", "startup": "3s"}
 

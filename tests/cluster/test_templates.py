@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "hack"))
 
 from chaos_lib.templates import LIMIT_RANGE, TAINT, TEMPLATES, Template
 
-from punctual.kube.format.duration import parse_time
+from punctual.notation.duration import parse_time
 
 COST = {"perUnit": "1s", "startup": "3s"}
 PLAIN = Template()

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from term_tools import make_tools
 
 from punctual.errors import UserError
-from punctual.kube import api, crd
+from punctual.kube import api
 from punctual.kube.actors.executor import PoolExecutor
+from punctual.kube.api import crd
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pods import project_pod
 from punctual.kube.gate.admission_gate import AdmissionGate

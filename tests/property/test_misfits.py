@@ -17,7 +17,7 @@ from misfits import Template, misfits
 from tenants import POOL, Tenants, node
 
 from punctual import reasons
-from punctual.kube.cluster.pods import WORK
+from punctual.labels import WORK
 
 WORLDS = int(os.environ.get("PUNCTUAL_WORLDS", "300"))
 STARTUP, TICK = 3.0, 1.0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import see_pod
-from punctual.kube.cluster.pods import chunk_pod
-from punctual.kube.fit.requests import requested
+from punctual.kube.cluster.pod_manifest import chunk_pod
+from punctual.kube.cluster.requests import requested
 from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.actions import CreateChunk, HoldCapacity
 from punctual.scheduling.model.events import JobApplied, JobDeleted, NodeGone, NodeObserved, PoolApplied

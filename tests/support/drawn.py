@@ -6,8 +6,7 @@ some twelve values is spoiled: another type, a bound overstepped, a field left o
 
 from hypothesis import strategies as st
 
-from punctual.kube import crd
-from punctual.kube.api import DivisibleJob
+from punctual.kube.api import DivisibleJob, crd
 from punctual.kube.api.base import API_VERSION, PRESERVE_UNKNOWN
 from punctual.kube.api.fields import MAX_UNITS
 

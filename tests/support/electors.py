@@ -10,7 +10,7 @@ from punctual import errors
 from punctual.kube.cluster.client import Json
 from punctual.kube.election.claim import Claim, Installation
 from punctual.kube.election.elector import Elector, Timing
-from punctual.kube.format.clock import ServerClock
+from punctual.runtime.clock import ServerClock
 
 TIMING = Timing(lease=15, renew=10, retry=2)
 

@@ -2,9 +2,9 @@
 
 from punctual.guests.explain import explain
 from punctual.guests.model import Decided
-from punctual.kube.format.duration import format_time
 from punctual.linger.cost import Move
 from punctual.linger.policy import decide
+from punctual.notation.duration import format_time
 
 NOW = 1_800_000_000.0
 

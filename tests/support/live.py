@@ -15,8 +15,9 @@ import yaml
 
 from punctual import errors
 from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS
-from punctual.kube.cluster.pods import JOB_LABEL, KIND_LABEL, PLACEHOLDER, foreign_pod
-from punctual.kube.format.quantity import parse_cores
+from punctual.kube.cluster.pods import foreign_pod
+from punctual.labels import JOB_LABEL, KIND_LABEL, PLACEHOLDER
+from punctual.notation.quantity import parse_cores
 
 ROOT = Path(__file__).parents[2]
 POOL = "main"

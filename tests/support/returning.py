@@ -14,9 +14,9 @@ from term_world import KINDS, POD, Replica, Server, World, path_of
 
 from punctual import wire
 from punctual.kube.api.resources import PODS
-from punctual.kube.cluster.pods import BEGIN, END, JOB_UID_LABEL, KIND_LABEL
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.format.duration import format_time
+from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL
+from punctual.notation.duration import format_time
+from punctual.runtime.clock import ServerClock
 
 MODES = ("before", "after", "unanswered")
 """A replica is cut off before a write is done, after its answer, or in between: the answer is lost."""

@@ -8,7 +8,7 @@ from server import job
 
 from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 
 UNDER_WAY = 32
 """Jobs made at once."""

@@ -17,9 +17,9 @@ import aiohttp
 from punctual import errors, wire
 from punctual.kube import api
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, NODES, PODS, POOLS
-from punctual.kube.cluster.pods import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
-from punctual.kube.format.duration import format_time
 from punctual.kube.translate import to_record
+from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.ranges import Ranges
 
 GROUP = api.API_VERSION

@@ -13,7 +13,7 @@ from cluster_model.cluster import Cluster
 
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.pods import chunk_pod
+from punctual.kube.cluster.pod_manifest import chunk_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StopPod, WriteStatus
 from punctual.scheduling.model.event_keys import key_of, merged

@@ -6,15 +6,15 @@ from unittest.mock import Mock
 from clocks import NO_CLIENT, clock
 
 from punctual.kube.actors.job_results import JobResults
+from punctual.kube.actors.placeholders import Placeholders
+from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
+from punctual.kube.actors.taints import Taints
 from punctual.kube.actors.tools import Tools
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
-from punctual.kube.cluster.pods import IMAGE
-from punctual.kube.holding.placeholders import Placeholders
-from punctual.kube.holding.taints import Taints
-from punctual.kube.learning.profiles import ProfileLearning
+from punctual.kube.cluster.pod_manifest import IMAGE
 from punctual.kube.metrics import Metrics
 
 
@@ -33,8 +33,8 @@ def make_tools(log, now=lambda: 4.0, *, caches=None, epoch=3, metrics=None, mono
         set_points=SetPointStore(),
         metrics=metrics,
         promise_metrics=PromiseMetrics(metrics, by),
-        taints=Taints([], lambda *_: None),
-        placeholders=Placeholders(PlaceholderSettings(namespace="sys"), by, log.submit, lambda *_: None),
+        taints=Taints([], log),
+        placeholders=Placeholders(PlaceholderSettings(namespace="sys"), by, log, log),
         results=JobResults(caches.directory, log),
         learning=ProfileLearning(caches.directory, lambda _: None),
     )

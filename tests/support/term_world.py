@@ -17,12 +17,12 @@ from punctual.kube.api.resources import PODS, Resource
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, _object
 from punctual.kube.cluster.nodes import project_node
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.format.duration import format_time
 from punctual.kube.known.store import metadata_of
 from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics
+from punctual.notation.duration import format_time
+from punctual.runtime.clock import ServerClock
 
 KINDS = {kind.kind: Resource(kind.version, kind.plural) for kind in SERVED if kind.model}
 POD = BY_RESOURCE["v1", "pods"]

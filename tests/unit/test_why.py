@@ -7,8 +7,8 @@ import pytest
 from state import NOW, pool_body, spec_of, state
 from world import Worker, World, job
 
-from punctual.kube.format.duration import format_time
 from punctual.kube.snapshot import Snapshot
+from punctual.notation.duration import format_time
 from punctual.view.jobs import job_of, pod_of
 from punctual.view.subject import SHOWN, STRANGER
 from punctual.view.why import why, why_chunk

@@ -66,7 +66,7 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{- /* What the operator must know to keep room: see operator/punctual/kube/holding/placeholders.py. */ -}}
+{{- /* What the operator must know to keep room: see operator/punctual/kube/actors/placeholders.py. */ -}}
 {{- define "punctual.placeholder" -}}
 priority: {{ .Values.placeholder.priority }}
 chunkClass: {{ include "punctual.chunkClass" . }}

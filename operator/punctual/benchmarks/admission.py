@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from punctual.benchmarks.literal import AcFast, EdfIit2, Task
 from punctual.errors import InvariantError
+from punctual.gc_pause import uncollected
 from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
@@ -27,7 +28,6 @@ from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
-from punctual.sim.gc_pause import uncollected
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time
 

@@ -83,7 +83,7 @@ def crds(
 
     To install them: punctual crds | kubectl apply --server-side -f -
     """
-    from punctual.kube import crd  # noqa: PLC0415  pydantic and the models are heavy
+    from punctual.kube.api import crd  # noqa: PLC0415  pydantic and the models are heavy
 
     if write is not None:
         crd.write(write)
@@ -174,7 +174,7 @@ def plan(
         raise typer.BadParameter(f"give the job's manifest once: {program.name()} plan FILE")
     from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
-    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+    from punctual.gc_pause import uncollected  # noqa: PLC0415
 
     cluster = ClusterState(Kubectl(context), namespace) if pool_state is None else nullcontext(pool_state)
     try:

@@ -17,11 +17,11 @@ from punctual.cli.cluster_state import ClusterState
 from punctual.cli.documents import documents
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api
-from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.oversize import refusal
 from punctual.kube.snapshot import EPOCH, Snapshot, settle
 from punctual.kube.translate import job_status, pool_missing
+from punctual.notation.duration import format_time, parse_time
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind
 from punctual.scheduling.model.processors import Place

@@ -10,7 +10,7 @@ from rich.text import Text
 from punctual import reasons
 from punctual.cli.plan import Answer, Piece
 from punctual.cli.screen import offer
-from punctual.kube.format.duration import format_duration, format_time
+from punctual.notation.duration import format_duration, format_time
 from punctual.scheduling.model.job import Offer
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import some, span

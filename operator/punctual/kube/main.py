@@ -28,7 +28,11 @@ from punctual import __version__, wire
 from punctual import metric_names as names
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
 from punctual.kube.actors.actors import PoolCore
+from punctual.kube.agents.ca import service_names
+from punctual.kube.agents.ca_store import ClusterCaStore
+from punctual.kube.agents.identity import Identity, Reviewer, identity_of
 from punctual.kube.agents.report_server import Refusal, ReportServer
+from punctual.kube.agents.rotation import Rotation
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.api.resources import JOBS, POOLS, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.caches import Caches
@@ -36,13 +40,12 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.handlers import Watches
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
-from punctual.kube.cluster.pods import IMAGE
+from punctual.kube.cluster.pod_manifest import IMAGE
 from punctual.kube.cluster.resync import Resync
 from punctual.kube.cluster.walk import walk
 from punctual.kube.election.claim import SHARED, Installation, describe
 from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
-from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.kinds.rates.prometheus import check_url
 from punctual.kube.leader.parts import Surroundings
@@ -52,10 +55,7 @@ from punctual.kube.page.model import Reading
 from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
 from punctual.kube.serve import ProbeServer
-from punctual.kube.trust.ca import service_names
-from punctual.kube.trust.ca_store import ClusterCaStore
-from punctual.kube.trust.identity import Identity, Reviewer, identity_of
-from punctual.kube.trust.rotation import Rotation
+from punctual.runtime.clock import ServerClock, ask_while_doubted
 from punctual.scheduling.pool import Pool
 
 FLUSH = 5.0
@@ -236,9 +236,9 @@ class Operator:
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.placeholder_settings)
             group = await stack.enter_async_context(_Tasks(self._fail))
-            watches = make.watches(self._observe, kubeconfig=config.kubeconfig)
+            watches = make.watches(self, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
-            group.begin(Resync(client, caches.directory, self._observe, watches.renew).run())
+            group.begin(Resync(client, caches.directory, self, watches).run())
             group.begin(caches.run())
             group.begin(self._measure_lag())
             group.begin(ask_while_doubted(clock, partial(asker.get, "/version")))
@@ -291,7 +291,8 @@ class Operator:
         finally:
             stopping.cancel()
 
-    def _observe(self, plural: str, change: str | None, body: Json) -> None:
+    def observe(self, plural: str, change: str | None, body: Json) -> None:
+        """Receive an event of one of Punctual's kinds."""
         assert self._caches is not None
         try:
             self._caches.observe(plural, change, body)

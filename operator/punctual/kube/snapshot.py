@@ -12,12 +12,11 @@ from typing import Any
 from punctual import reasons
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api
-from punctual.kube.format.duration import format_time
+from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.kinds.reservations import records as reservation_windows
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.oversize import kept
 from punctual.kube.known.reservations import inside
-from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.translate import (
     MOST_NODES,
     cost_in_force,
@@ -30,6 +29,7 @@ from punctual.kube.translate import (
     undecided,
     without_decision,
 )
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec

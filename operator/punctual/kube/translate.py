@@ -16,13 +16,13 @@ from punctual.control.miss_ratio import MissCount
 from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.api.conditions import TransitionTimes, conditions
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
-from punctual.kube.cluster.pods import pod_name, results_name
-from punctual.kube.fit.claims import Fit
-from punctual.kube.format.conditions import TransitionTimes, conditions
-from punctual.kube.format.duration import format_duration, format_time
+from punctual.kube.cluster.claims import Fit
+from punctual.kube.cluster.pod_manifest import pod_name, results_name
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.pools import KnownPool
+from punctual.notation.duration import format_duration, format_time
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,

@@ -19,10 +19,11 @@ from punctual import errors, reasons
 from punctual.kube.api.resources import LEASES, NODES, PODS, POOLS, Resource
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.pods import GROUP, JOB_LABEL, JOB_UID_LABEL, PLACEHOLDER, POOL_LABEL, label
+from punctual.kube.cluster.pod_manifest import label
 from punctual.kube.election.claim import SHARED, Claim, Installation
 from punctual.kube.kinds.pools.pools import FINALIZER
 from punctual.kube.writes.operations import replace_list
+from punctual.labels import GROUP, JOB_LABEL, JOB_UID_LABEL, PLACEHOLDER, POOL_LABEL
 from punctual.scheduling.model.wording import some
 
 LOOK: Final = 0.5

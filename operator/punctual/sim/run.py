@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from punctual.gc_pause import uncollected
 from punctual.scheduling.model.actions import Action, AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.model.events import (
     Event,
@@ -27,7 +28,6 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.timing import ASKED, OVERDUE, PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
-from punctual.sim.gc_pause import uncollected
 from punctual.sim.happenings import (
     ARRIVALS,
     Away,

@@ -1,7 +1,7 @@
 """Jobs and pods at a moment, read from the API server's objects. This module does no I/O and draws nothing.
 
 Unknown fields are ignored and missing ones are None, so it works with a slightly older or newer operator.
-Times are seconds since 1970, as :mod:`punctual.kube.format.duration` reads them.
+Times are seconds since 1970, as :mod:`punctual.notation.duration` reads them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from punctual import reasons
-from punctual.kube.format.duration import parse_duration, parse_time
+from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, WORK
+from punctual.notation.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
 from punctual.view.pools import PoolState, pool_of
 
@@ -226,23 +227,21 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
     """Read a chunk's pod; None where it is none."""
     meta, status = body["metadata"], body.get("status") or {}
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
-    if "punctual.dev/job-uid" not in labels or "punctual.dev/begin" not in notes:
+    if JOB_UID_LABEL not in labels or BEGIN not in notes:
         return None
     steps = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     waits: Json = next((w for step in steps if (w := (step.get("state") or {}).get("waiting"))), {})
     found = status.get("containerStatuses") or []
     # a webhook may have put containers before the work's; pods of an earlier version do not name it
-    work = next(
-        (step for step in found if step.get("name") == notes.get("punctual.dev/work")), found[0] if found else {}
-    )
+    work = next((step for step in found if step.get("name") == notes.get(WORK)), found[0] if found else {})
     running, ended = ((work.get("state") or {}).get(key) or {} for key in ("running", "terminated"))
     return Pod(
         uid=meta["uid"],
         name=meta["name"],
-        job=labels["punctual.dev/job-uid"],
-        kind=labels.get("punctual.dev/kind") or "Chunk",
-        begin=int(notes["punctual.dev/begin"]),
-        end=int(notes.get("punctual.dev/end") or notes["punctual.dev/begin"]),
+        job=labels[JOB_UID_LABEL],
+        kind=labels.get(KIND_LABEL) or "Chunk",
+        begin=int(notes[BEGIN]),
+        end=int(notes.get(END) or notes[BEGIN]),
         node=(body.get("spec") or {}).get("nodeName") or "",
         phase=status.get("phase") or "Pending",
         created=parse_time(meta["creationTimestamp"]),

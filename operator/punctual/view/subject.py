@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.view import PoolView
 from punctual.view.jobs import Chunk, Job, Pod

@@ -17,8 +17,8 @@ from edge.machines import offered
 from edge.users import IN_SPACE
 from edge.virtual import BEGIN
 from punctual import wire
-from punctual.kube.cluster.pods import JOB_UID_LABEL
-from punctual.kube.trust.identity import NODE_NAME
+from punctual.kube.agents.identity import NODE_NAME
+from punctual.labels import JOB_UID_LABEL
 from punctual_agent.agent import Agent as Core
 from punctual_agent.metrics import Metrics
 from punctual_agent.operator_client import ExchangeError, question, understood

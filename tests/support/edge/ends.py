@@ -3,7 +3,7 @@
 import collections
 
 from edge.kinds import kind_of
-from punctual.kube.cluster.pods import JOB_UID_LABEL
+from punctual.labels import JOB_UID_LABEL
 
 WANTED = {
     "DivisibleJob": ("state", "reason", "completed", "chunks"),

@@ -5,8 +5,8 @@ from edge.kinds import kind_of
 from edge.plan import POOL, SPACE
 from edge.replica import SYSTEM
 from edge.users import JOBS
-from punctual.kube.cluster.pods import JOB_UID_LABEL
 from punctual.kube.election.elector import Timing
+from punctual.labels import JOB_UID_LABEL
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/punctual"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
-from punctual.kube.cluster.pods import JOB_UID_LABEL
-from punctual.kube.format.duration import parse_time
+from punctual.labels import JOB_UID_LABEL
+from punctual.notation.duration import parse_time
 
 CHANGES = {"ADDED": "created", "DELETED": "deleted"}
 OURS = "punctual.dev/v1alpha1"

@@ -14,9 +14,9 @@ from cluster_model.cluster import Cluster
 from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
 from edge.virtual import BEGIN as TIME
-from punctual.kube.cluster.pods import BEGIN as BEGIN_NOTE
-from punctual.kube.cluster.pods import END as END_NOTE
-from punctual.kube.cluster.pods import JOB_UID_LABEL, KIND_LABEL, OFFERED_END
+from punctual.labels import BEGIN as BEGIN_NOTE
+from punctual.labels import END as END_NOTE
+from punctual.labels import JOB_UID_LABEL, KIND_LABEL, OFFERED_END
 
 POD = BY_RESOURCE["v1", "pods"]
 NODE = BY_RESOURCE["v1", "nodes"]

@@ -10,7 +10,7 @@ from chaos_lib.jobs import Wish
 from cluster_model.clock import BEGIN, written
 
 from edge.applications import ALONE, LABEL, PACE
-from punctual.kube.format.duration import parse_time
+from punctual.notation.duration import parse_time
 
 OURS = "punctual.dev/v1alpha1"
 SPACE = "work"

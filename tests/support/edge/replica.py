@@ -177,7 +177,7 @@ class Replica:
 
         return Makers(
             client=client,
-            watches=lambda post, **_: SimWatches(self.world, process, client, post),
+            watches=lambda receiver, **_: SimWatches(self.world, process, client, receiver),
             elector=lambda _, **more: ElectorTask(loop, client, **more),
             rotation=NoRotation,
             report_server=Reports,

@@ -17,12 +17,12 @@ AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class SimWatches:
-    """The interface of `Watches`. ``post(plural, change, body)`` is called on the thread that made it."""
+    """The interface of `Watches`. ``receiver.observe(plural, change, body)`` is called on the thread that made it."""
 
-    def __init__(self, world, process, client, post):
+    def __init__(self, world, process, client, receiver):
         self._world, self._process = world, process
         self._client = client(user_agent="kopf")
-        self._post = post
+        self._receiver = receiver
         self._loop = world.loop
         self._home = self._loop.context()
         self._thread = self._loop.context_of(process)
@@ -89,4 +89,4 @@ class SimWatches:
 
     def _deliver(self, uid):
         if (found := self._newest.pop(uid, None)) is not None:
-            self._loop.call_soon(self._post, *found, context=self._home)
+            self._loop.call_soon(self._receiver.observe, *found, context=self._home)

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 from clocks import clock
 
+from punctual.kube.agents.ca import Lifetimes, make_serving, new_trust
+from punctual.kube.agents.identity import Identity, Reviewer
 from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
-from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.scheduling.model.actions import SetPoint
 from punctual_agent.actuator import Actuator
 from punctual_agent.cgroup import Cap

@@ -13,10 +13,10 @@ import yaml
 from punctual import wire
 from punctual.cli.cluster.page import LEADER
 from punctual.cli.cluster.page import PORT as PAGE_PORT
+from punctual.kube.agents.ca import service_names
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.election.claim import NAME
 from punctual.kube.main import Config
-from punctual.kube.trust.ca import service_names
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "punctual"

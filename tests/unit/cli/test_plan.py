@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from world import World, job
 
 from punctual.cli import app
-from punctual.kube.format.duration import format_duration, format_time, parse_time
+from punctual.notation.duration import format_duration, format_time, parse_time
 
 DRAWN = re.compile(r"  (\S+/\d) +([░█▒ ]+)$")
 

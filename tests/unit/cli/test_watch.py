@@ -15,7 +15,7 @@ from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.record import WatchRecorder, read
 from punctual.cli.screen import Teller, bar, screen
 from punctual.errors import ClusterError, PunctualError
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 from punctual.view.changes import Change, Reset
 from punctual.view.elapsed import clock
 from punctual.view.jobs import Board, job_of, pod_of

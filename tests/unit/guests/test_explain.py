@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from punctual import reasons
 from punctual.guests.explain import explain, possible
 from punctual.guests.model import Cause, Decided
-from punctual.kube.format.duration import parse_duration
 from punctual.linger.cost import Move
 from punctual.linger.policy import Policy, Step, decide
+from punctual.notation.duration import parse_duration
 
 BUSY = (
     "Node n1 has been busy for 12s with this chunk on it: its own work uses 35% of its CPU; that of node n2 uses 2%. "

@@ -1,15 +1,16 @@
 """Every name that the operator makes of a user's name is valid and different, whatever name Kubernetes takes."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from punctual.kube.actors.results import readable
+from punctual.kube.actors.taints import Taints
 from punctual.kube.cluster.events import EventRecorder, event_name
-from punctual.kube.cluster.pods import label, pod_name, results_name, toleration
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.holding.taints import Taints
+from punctual.kube.cluster.pod_manifest import label, pod_name, results_name, toleration
 from punctual.kube.known.jobs import Owner
-from punctual.kube.learning.results import readable
+from punctual.runtime.clock import ServerClock
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.job import Chunk
 
@@ -34,7 +35,7 @@ def instance(name):
 def taint(name):
     """Return the value of a pool's taint, as it is written."""
     written = []
-    taints = Taints([name], lambda _node, patch: written.extend(patch[-1]["value"]))
+    taints = Taints([name], SimpleNamespace(submit=lambda _, write: written.extend(write.body[-1]["value"])))
     taints.hold("n1", name, held=True)
 
     class Node:

@@ -7,8 +7,8 @@ from world import World, job
 
 from punctual.errors import PunctualError
 from punctual.kube import api
-from punctual.kube.format.duration import format_time
 from punctual.kube.snapshot import Snapshot
+from punctual.notation.duration import format_time
 
 
 def asked(uid, *, within, **more):

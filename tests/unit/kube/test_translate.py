@@ -11,8 +11,7 @@ from punctual.control.miss_ratio import MissCount
 from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.format.conditions import transition_times
-from punctual.kube.format.duration import parse_time
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.known.jobs import Owner
 from punctual.kube.translate import (
     Estimates,
@@ -29,6 +28,7 @@ from punctual.kube.translate import (
     undecided,
     without_decision,
 )
+from punctual.notation.duration import parse_time
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual.kube.api.fields import MAX_RANGES
-from punctual.kube.format import duration
+from punctual.notation import duration
 from punctual.scheduling.admission import offers
 from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.job import Chunk, JobRecord

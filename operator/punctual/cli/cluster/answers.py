@@ -11,7 +11,7 @@ from punctual import reasons
 from punctual.cli.cluster import tables
 from punctual.cli.cluster.writes import PROMISED, REFUSED, Submitted
 from punctual.cli.screen import offer
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.wording import some, span
 from punctual.view.jobs import Job
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from punctual.cli import completion, program
+from punctual.labels import JOB_UID_LABEL
 
 Namespace = Annotated[
     str | None,
@@ -43,11 +44,11 @@ def why(
 
     from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
-    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+    from punctual.gc_pause import uncollected  # noqa: PLC0415
 
     kubectl = Kubectl(context)
     where = ["--namespace", namespace] if namespace else []
-    pods = kubectl.begin("get", "pods", "-l", "punctual.dev/job-uid", "-o", "json", *where)
+    pods = kubectl.begin("get", "pods", "-l", JOB_UID_LABEL, "-o", "json", *where)
     events = kubectl.begin("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json", *where)
     try:
         # kubectl reads while Python imports the models and the core
@@ -109,7 +110,7 @@ def pools(
     """
     from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
-    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+    from punctual.gc_pause import uncollected  # noqa: PLC0415
 
     with ClusterState(Kubectl(context), "default") as state, uncollected():
         from punctual.cli.cluster.pools import pools as show  # noqa: PLC0415

@@ -15,8 +15,8 @@ from punctual.cli.cluster import tables
 from punctual.cli.cluster_state import ClusterState
 from punctual.cli.program import similar
 from punctual.errors import PunctualError
-from punctual.kube.format.duration import format_time
 from punctual.kube.snapshot import Snapshot
+from punctual.notation.duration import format_time
 from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from punctual.cli.screen import STYLES, bar
-from punctual.kube.format.duration import format_time
+from punctual.notation.duration import format_time
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
 from punctual.view.history import History, spark

@@ -62,8 +62,8 @@ def simulate_jobs(
 ) -> None:
     """Run divisible jobs through the operator's own Pool under a virtual clock."""
     from punctual.cli.simulations import jobs  # noqa: PLC0415  numpy and the core
+    from punctual.gc_pause import uncollected  # noqa: PLC0415
     from punctual.scheduling.model.discipline import Discipline  # noqa: PLC0415
-    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
     from punctual.sim.options import Options  # noqa: PLC0415
     from punctual.sim.trace import TraceError  # noqa: PLC0415
     from punctual.sim.workload import Workload  # noqa: PLC0415
@@ -146,7 +146,7 @@ def simulate_rate(
 ) -> None:
     """Hold applications at target rates with the operator's own law, on modelled nodes."""
     from punctual.errors import PunctualError  # noqa: PLC0415
-    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+    from punctual.gc_pause import uncollected  # noqa: PLC0415
     from punctual.sim.rates.run import simulate  # noqa: PLC0415
     from punctual.sim.rates.scenario import parse  # noqa: PLC0415  pydantic
 

@@ -11,10 +11,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from punctual import metric_names as names
 from punctual.kube.actors.executor import PoolExecutor
-from punctual.kube.format.clock import ServerClock
 from punctual.kube.metrics import Metrics, began
 from punctual.kube.writes.keys import Key
 from punctual.runtime.actor import Actor, Core
+from punctual.runtime.clock import ServerClock
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.event_keys import key_of, merged

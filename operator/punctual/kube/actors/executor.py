@@ -13,26 +13,21 @@ from typing import Any, assert_never
 import orjson
 import structlog
 
+from punctual.kube.actors.results import Results, readable
 from punctual.kube.actors.tools import Tools
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import JOBS, PODS, POOLS
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.cluster.pods import (
-    OFFERED_END,
-    TURN,
-    InputStep,
-    chunk_pod,
-    is_chunk_of,
-    project_pod,
-)
-from punctual.kube.format.clock import WITNESS
-from punctual.kube.format.conditions import transition_times
-from punctual.kube.format.duration import format_time
+from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, is_chunk_of
+from punctual.kube.cluster.pods import project_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.jobs import KnownJob, Owner
-from punctual.kube.learning.results import Results, readable
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import Annotate, CreatePod, DeleteObject, DeletePod, LimitPod, PutStatus
+from punctual.labels import OFFERED_END, TURN
+from punctual.notation.duration import format_time
+from punctual.runtime.clock import WITNESS
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,

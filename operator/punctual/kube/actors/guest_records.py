@@ -7,7 +7,7 @@ from punctual import wire
 from punctual.guests.model import ChunkSeen, Guest, GuestNode, HostSeen, NodeReported
 from punctual.kube import api
 from punctual.kube.cluster.nodes import Node
-from punctual.kube.cluster.pods import memory_of
+from punctual.kube.cluster.pod_manifest import memory_of
 from punctual.linger.history import Episode, History
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.job import Job

@@ -1,6 +1,6 @@
 """The stored results of all jobs of a term, and the events about lost ones.
 
-`punctual.kube.learning.results` stores the results of one job. This part reads them back at the takeover and reports
+`punctual.kube.actors.results` stores the results of one job. This part reads them back at the takeover and reports
 results that could not be stored, or that were deleted. It decides nothing: the reduce pod reads what exists.
 """
 
@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from punctual import reasons
+from punctual.kube.actors.results import Results, config_map_name
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.jobs import KnownJob, ended
-from punctual.kube.learning.results import Results, config_map_name
 from punctual.kube.writes.operations import AddToConfigMap, Outcome
 from punctual.scheduling.model.wording import some
 

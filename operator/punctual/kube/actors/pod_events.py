@@ -13,9 +13,9 @@ from punctual.kube.actors.tools import AllKinds
 from punctual.kube.agents.progress import to_progress
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
-from punctual.kube.cluster.pods import ATTEMPT, BEGIN, KIND_LABEL
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.writes.operations import CreatePod, Outcome
+from punctual.labels import ATTEMPT, BEGIN, KIND_LABEL
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved, Progress, Reported
 
 

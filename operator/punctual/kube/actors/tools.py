@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from punctual.kube.actors.job_results import JobResults
+from punctual.kube.actors.placeholders import Placeholders
+from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
+from punctual.kube.actors.taints import Taints
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.events import EventRecorder
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.holding.placeholders import Placeholders
-from punctual.kube.holding.taints import Taints
 from punctual.kube.known.directory import Directory
-from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.metrics import Metrics
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.writer import Writer
+from punctual.runtime.clock import ServerClock
 
 
 class AllKinds(Protocol):

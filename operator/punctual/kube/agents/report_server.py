@@ -24,10 +24,10 @@ from pydantic import ValidationError
 
 from punctual import wire
 from punctual.errors import ClusterError
+from punctual.kube.agents.identity import Identity, Reviewer
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.format.clock import ServerClock
 from punctual.kube.serve import port_of
-from punctual.kube.trust.identity import Identity, Reviewer
+from punctual.runtime.clock import ServerClock
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, Wi
 from pydantic_core import PydanticCustomError
 
 from punctual.kube.api.base import INT_OR_STRING, Rule
-from punctual.kube.format import duration, quantity
+from punctual.notation import duration, quantity
 
 MAX_UNITS: Final = 10**15
 """Below 2**53: exact as an int, as a float of the planner and as a number of JSON tools."""

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from punctual.fetch import overlaps
 from punctual.kube.api.base import Model, Rule
 from punctual.kube.api.fields import ObjectName, spelled
-from punctual.kube.format.names import LONGEST_NAME
+from punctual.kube.api.names import LONGEST_NAME
 
 # what the API server checks: printable ASCII without '#'; `_can_be_reached` checks host and port
 _URL: Final = r'^https?://([^/?#@]*@)?([-A-Za-z0-9_.]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?([/?][!"$-~]*)?$'

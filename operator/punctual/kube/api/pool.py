@@ -22,8 +22,8 @@ from punctual.kube.api.fields import (
     measured_percent,
 )
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
-from punctual.kube.format import duration
 from punctual.linger.policy import Policy
+from punctual.notation import duration
 
 _CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
 

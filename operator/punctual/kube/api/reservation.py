@@ -16,7 +16,7 @@ from punctual.kube.api.fields import (
     between_percent,
 )
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
-from punctual.kube.format import duration
+from punctual.notation import duration
 
 MOST_WINDOWS: Final = 64
 """Windows that a status may hold; those of each day of the horizon are fewer."""

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, Model, Open, Rule
 from punctual.kube.api.meta import Label
-from punctual.kube.format.quantity import PATTERN
+from punctual.notation.quantity import PATTERN
 
 LONGEST_QUANTITY: Final = 32
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from punctual.kube.format.quantity import parse_cores
+from punctual.notation.quantity import parse_cores
 
 ONE: Final = 1.0
 """Cores that a pod has alone which says nothing about CPU."""

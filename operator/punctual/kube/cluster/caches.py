@@ -14,15 +14,15 @@ import structlog
 from punctual.kube.api.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
 from punctual.kube.cluster.application_pods import ApplicationPods
 from punctual.kube.cluster.chunk_pods import ChunkPods, SeenPod, see_pod
+from punctual.kube.cluster.claims import Claims, project_claim, project_class, project_volume
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
 from punctual.kube.cluster.pods import ForeignPod
-from punctual.kube.fit.claims import Claims, project_claim, project_class, project_volume
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.pools import KnownPool
-from punctual.kube.known.store import Ears, Known, NamedStore, Signal
+from punctual.kube.known.store import Known, NamedStore, Signal, StoreListener
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
@@ -64,7 +64,7 @@ class Listener(Protocol):
         """Send an event to a pool."""
 
 
-class Caches(Ears):
+class Caches(StoreListener):
     """The directory, the node inventory, chunk pods, and the labels of namespaces."""
 
     def __init__(self, client: ApiClient, placeholder_settings: PlaceholderSettings | None = None) -> None:
@@ -316,5 +316,8 @@ def _labels(body: Json) -> Mapping[str, str]:
     return body["metadata"].get("labels") or {}
 
 
-Post = Callable[[str, str | None, Json], None]
-"""Receives plural, change and body of an event of one of Punctual's kinds."""
+class EventReceiver(Protocol):
+    """What receives events of Punctual's kinds."""
+
+    def observe(self, plural: str, change: str | None, body: Json) -> None:
+        """Receive an event. ``change`` is None for an object of a list."""

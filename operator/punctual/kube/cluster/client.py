@@ -31,11 +31,11 @@ from kubernetes import config
 from kubernetes.client import Configuration
 
 from punctual import errors
+from punctual.kube.api.decode import decode
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.api.resources import TOKEN_REVIEWS
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.format.decode import decode
 from punctual.kube.known.oversize import LARGEST, lightened
+from punctual.runtime.clock import ServerClock
 
 Json = dict[str, Any]
 JsonList = list[Json]

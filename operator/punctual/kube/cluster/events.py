@@ -20,12 +20,12 @@ import structlog
 
 from punctual import errors, reasons
 from punctual.kube import api
+from punctual.kube.api.names import LONGEST_NAME, shorten
 from punctual.kube.api.resources import EVENTS
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.format.bucket import Bucket
-from punctual.kube.format.duration import format_micro_time
-from punctual.kube.format.names import LONGEST_NAME, shorten
 from punctual.kube.known.jobs import Owner
+from punctual.notation.duration import format_micro_time
+from punctual.runtime.bucket import Bucket
 
 SERIES = 360.0
 """Seconds within which a repetition belongs to a series. kubectl and other clients treat a series as ended after that.

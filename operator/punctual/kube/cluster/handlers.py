@@ -18,7 +18,7 @@ import structlog
 from kopf import OperatorRegistry, OperatorSettings
 
 from punctual.kube import api
-from punctual.kube.cluster.caches import Post
+from punctual.kube.cluster.caches import EventReceiver
 from punctual.kube.cluster.client import load_configuration
 from punctual.kube.cluster.informer import WATCH_SECONDS
 from punctual.kube.known.oversize import lightened
@@ -76,14 +76,14 @@ class Patience:
         return itertools.chain((0.2, 0.5, 1.0, 2.0), itertools.repeat(5.0))
 
 
-def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
-    """Return handlers that post each event of Punctual's kinds. Without a registry, handlers are global."""
+def registry(receiver: EventReceiver, *, kubeconfig: str | None = None) -> OperatorRegistry:
+    """Return handlers that pass on each event of Punctual's kinds. Without a registry, handlers are global."""
     made = OperatorRegistry()
 
     def watch(plural: str) -> None:
         @kopf.on.event(api.GROUP, api.VERSION, plural, id=plural, registry=made)
         async def seen(event: Any, **_: Any) -> None:
-            post(plural, event["type"], lightened(_taken(event["object"])))  # here: waiting objects add up
+            receiver.observe(plural, event["type"], lightened(_taken(event["object"])))  # here: waiting objects add up
 
     for kind in api.KINDS:
         watch(kind.NAMES.plural)
@@ -154,8 +154,8 @@ IDENTITY: Any = "punctual"
 class Watches:
     """Runs kopf's watches until cancelled. Restarts kopf when it has ended or :meth:`renew` is called."""
 
-    def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
-        self._post = post
+    def __init__(self, receiver: EventReceiver, *, kubeconfig: str | None) -> None:
+        self._receiver = receiver
         self._kubeconfig = kubeconfig
         self._renewed = asyncio.Event()
 
@@ -167,7 +167,7 @@ class Watches:
         """Watch until cancelled."""
         while True:
             self._renewed.clear()
-            thread = KopfThread(self._post, kubeconfig=self._kubeconfig)
+            thread = KopfThread(self._receiver, kubeconfig=self._kubeconfig)
             renewed = asyncio.ensure_future(self._renewed.wait())
             thread.start()
             try:
@@ -184,16 +184,17 @@ class Watches:
 
 
 class KopfThread(threading.Thread):
-    """kopf in a separate thread and loop. ``post`` is called on the loop that created the thread.
+    """kopf in a separate thread and loop. The receiver is called on the loop that created the thread.
 
     ``await thread.ended`` raises the cause of any end other than :meth:`stop`. If kopf does not end within `GRACE`
     seconds, the thread is abandoned, because kopf may swallow its cancellation. Its later events are dropped.
     """
 
-    def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
+    def __init__(self, receiver: EventReceiver, *, kubeconfig: str | None) -> None:
         super().__init__(name="kopf", daemon=True)
+        self._receiver = receiver
         self._home = asyncio.get_running_loop()
-        self._registry = registry(self._forward(post), kubeconfig=kubeconfig)
+        self._registry = registry(self, kubeconfig=kubeconfig)
         self._settings = settings()
         self._stopping = threading.Event()
         self._stop: Callable[[], object] = lambda: None
@@ -231,12 +232,10 @@ class KopfThread(threading.Thread):
             stop_flag=stop,
         )
 
-    def _forward(self, post: Post) -> Post:
-        def forward(plural: str, change: str | None, body: Any) -> None:
-            if not self._stopping.is_set():
-                self._call(post, plural, change, body)
-
-        return forward
+    def observe(self, plural: str, change: str | None, body: Any) -> None:
+        """Pass an event on, from kopf's thread."""
+        if not self._stopping.is_set():
+            self._call(self._receiver.observe, plural, change, body)
 
     def _call(self, callback: Any, *args: Any) -> None:
         if not self._home.is_closed():

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
-from punctual.kube.cluster.pods import GROUP, POOL_LABEL, ForeignPod
-from punctual.kube.format.quantity import parse_bytes, parse_cores
+from punctual.kube.cluster.pods import ForeignPod
+from punctual.labels import GROUP, POOL_LABEL
+from punctual.notation.quantity import parse_bytes, parse_cores
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 from punctual.scheduling.model.node_rules import Taint
 from punctual.scheduling.model.resources import Resources

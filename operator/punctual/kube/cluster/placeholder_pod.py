@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from punctual.kube.cluster.pods import PLACEHOLDER, PROCESSOR
+from punctual.labels import PLACEHOLDER, PROCESSOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

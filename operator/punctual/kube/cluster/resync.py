@@ -8,14 +8,14 @@ counts is processed as an event, and the second one makes kopf list and watch ag
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
 
 import structlog
 
 from punctual.errors import ClusterError, NotFound
 from punctual.kube.api.resources import Resource
-from punctual.kube.cluster.caches import Post
+from punctual.kube.cluster.caches import EventReceiver
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.walk import walk
 from punctual.kube.known.directory import Directory
@@ -38,17 +38,24 @@ ENOUGH: Final = 2
 log = structlog.get_logger(__name__)
 
 
+class Renewed(Protocol):
+    """Watches that can begin anew."""
+
+    def renew(self) -> None:
+        """List and watch all kinds again."""
+
+
 class Resync:
     """Compares the directory with the API server until cancelled.
 
-    ``take`` receives missed changes as events of a watch. ``renew`` restarts the watches.
+    Missed changes are events for the receiver. The second one restarts the watches.
     """
 
-    def __init__(self, client: ApiClient, directory: Directory, take: Post, renew: Callable[[], None]) -> None:
+    def __init__(self, client: ApiClient, directory: Directory, receiver: EventReceiver, watches: Renewed) -> None:
         self._client = client
         self._directory = directory
-        self._take = take
-        self._renew = renew
+        self._receiver = receiver
+        self._watches = watches
         self._missed = 0
 
     async def run(self) -> None:
@@ -74,12 +81,12 @@ class Resync:
         missed = 0
         async for resource, change, body in self._changes():
             log.warning("change_missed", kind=resource.plural, uid=body["metadata"]["uid"], change=change)
-            self._take(resource.plural, change, body)
+            self._receiver.observe(resource.plural, change, body)
             missed += 1
         self._missed += missed
         if self._missed >= ENOUGH:
             self._missed = 0
-            self._renew()
+            self._watches.renew()
         return missed
 
     async def _changes(self) -> AsyncIterator[tuple[Resource, str | None, Json]]:

@@ -20,7 +20,7 @@ import structlog
 from punctual import errors
 from punctual.kube.api.resources import LEASES
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.format.duration import format_micro_time, parse_time
+from punctual.notation.duration import format_micro_time, parse_time
 
 NAME: Final = "punctual.dev"
 """Name of the Lease."""

@@ -25,8 +25,8 @@ from punctual import errors
 from punctual.kube.api.resources import LEASES
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.election.claim import Claim, Installation
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.format.duration import format_micro_time
+from punctual.notation.duration import format_micro_time
+from punctual.runtime.clock import ServerClock
 
 NEVER = float("-inf")
 

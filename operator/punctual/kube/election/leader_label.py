@@ -13,7 +13,7 @@ import structlog
 from punctual.errors import ClusterError
 from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.pods import GROUP
+from punctual.labels import GROUP
 
 LEADER: Final = f"{GROUP}/leader"
 

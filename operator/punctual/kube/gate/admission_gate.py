@@ -22,11 +22,11 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.claims import Fit
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.pods import IMAGE, InputStep, chunk_pod, input_volumes
-from punctual.kube.fit.claims import Fit
-from punctual.kube.fit.pod_needs import pod_needs
-from punctual.kube.fit.requests import beside
+from punctual.kube.cluster.pod_manifest import IMAGE, InputStep, chunk_pod, input_volumes
+from punctual.kube.cluster.pod_needs import pod_needs
+from punctual.kube.cluster.requests import beside
 from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.known.jobs import KnownJob, Owner

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from punctual import reasons
-from punctual.kube.cluster.pods import KIND_LABEL
-from punctual.kube.fit.requests import beside, parts, requested
-from punctual.kube.format.quantity import format_bytes, format_cores
+from punctual.kube.cluster.requests import beside, parts, requested
+from punctual.labels import KIND_LABEL
+from punctual.notation.quantity import format_bytes, format_cores
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import places_of

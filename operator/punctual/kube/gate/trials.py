@@ -17,10 +17,10 @@ from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
 from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import RIGHTS, ApiClient, Json
-from punctual.kube.cluster.pods import KIND_LABEL
-from punctual.kube.fit.pod_needs import PodNeeds, pod_needs
-from punctual.kube.fit.requests import requested
+from punctual.kube.cluster.pod_needs import PodNeeds, pod_needs
+from punctual.kube.cluster.requests import requested
 from punctual.kube.gate.pod_size import ignored, others_of, too_large
+from punctual.labels import KIND_LABEL
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import NOTHING, Resources
 

@@ -7,14 +7,14 @@ from punctual.kube.known.pools import Pools
 from punctual.kube.known.profiles import Profiles
 from punctual.kube.known.rates import Rates
 from punctual.kube.known.reservations import Reservations
-from punctual.kube.known.store import HIGHEST, Ears, Store
+from punctual.kube.known.store import HIGHEST, Store, StoreListener
 
 
-class Directory(Ears):
-    """What a replica knows of Punctual's kinds. ``ears`` hear of epochs that rise, and of all else that stores tell."""
+class Directory(StoreListener):
+    """What a replica knows of Punctual's kinds. ``listener`` is told of epochs that rise, and of all else in stores."""
 
-    def __init__(self, ears: Ears | None = None) -> None:
-        self.ears = ears or Ears()
+    def __init__(self, listener: StoreListener | None = None) -> None:
+        self.listener = listener or StoreListener()
         self.pools = Pools(self)
         self.jobs = Jobs(self)
         self.profiles = Profiles(self)
@@ -38,16 +38,16 @@ class Directory(Ears):
         """Take in an epoch that stands in a status; ignore one that no leader reaches."""
         if self.epoch < epoch <= HIGHEST:
             self.epoch = epoch
-            self.ears.see_epoch(epoch)
+            self.listener.see_epoch(epoch)
 
     def unreadable(self, kind: str, name: str, why: str) -> None:
         """Take in that the models refuse an object."""
-        self.ears.unreadable(kind, name, why)
+        self.listener.unreadable(kind, name, why)
 
     def job_is_new(self, uid: str) -> None:
         """Take in that a job was not known."""
-        self.ears.job_is_new(uid)
+        self.listener.job_is_new(uid)
 
     def job_is_unsettled(self, uid: str) -> None:
         """Take in that a job was settled when it was last seen, and is no longer."""
-        self.ears.job_is_unsettled(uid)
+        self.listener.job_is_unsettled(uid)

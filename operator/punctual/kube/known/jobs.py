@@ -13,9 +13,9 @@ import orjson
 from punctual import reasons
 from punctual.kube import api
 from punctual.kube.api.resources import JOBS
-from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.known.oversize import kept
-from punctual.kube.known.store import Body, Ears, InTerm, Store, conditions_of, epoch_of
+from punctual.kube.known.store import Body, InTerm, Store, StoreListener, conditions_of, epoch_of
+from punctual.notation.duration import format_time, parse_time
 from punctual.scheduling.model.job import Job, JobRecord
 
 ENDED: Final = "Ended"
@@ -116,8 +116,8 @@ class KnownJob:
 class Jobs(Store[KnownJob]):
     """All jobs."""
 
-    def __init__(self, ears: Ears) -> None:
-        super().__init__(JOBS, ears)
+    def __init__(self, listener: StoreListener) -> None:
+        super().__init__(JOBS, listener)
         self._inside: dict[tuple[str, str], dict[str, KnownJob]] = {}  # jobs that name a reservation, by that and uid
 
     def of_pool(self, pool: str) -> Iterator[KnownJob]:
@@ -138,7 +138,7 @@ class Jobs(Store[KnownJob]):
     def _add(self, made: KnownJob) -> bool:
         super()._add(made)
         self._join_reservation(made)
-        self._ears.job_is_new(made.uid)
+        self._listener.job_is_new(made.uid)
         return True
 
     def _make(self, body: Body) -> KnownJob:
@@ -171,7 +171,7 @@ class Jobs(Store[KnownJob]):
     def _see_again(self, known: KnownJob, body: Body) -> None:
         was, known.settled = known.settled, settled(body)
         if was and not known.settled:
-            self._ears.job_is_unsettled(known.uid)
+            self._listener.job_is_unsettled(known.uid)
 
     def _join_reservation(self, known: KnownJob) -> None:
         if known.reservation:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from punctual.control.cost_estimation import ClassSpeed
 from punctual.kube import api
 from punctual.kube.api.resources import POOLS
-from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, asked_in
+from punctual.kube.known.store import Body, Described, InTerm, NamedStore, StoreListener, asked_in
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 
 
@@ -47,13 +47,13 @@ class Pools(NamedStore[KnownPool]):
 
     replaces = True
 
-    def __init__(self, ears: Ears) -> None:
-        super().__init__(POOLS, ears)
+    def __init__(self, listener: StoreListener) -> None:
+        super().__init__(POOLS, listener)
 
     def _make(self, body: Body) -> KnownPool | None:
         pool, flaw = asked_in(body, api.Pool)
         if pool is None:
-            self._ears.unreadable("Pool", body["metadata"]["name"], flaw)
+            self._listener.unreadable("Pool", body["metadata"]["name"], flaw)
             return None
         meta, term = pool.metadata, PoolInTerm(in_force=pool.spec)
         return KnownPool(meta, pool.spec, tuple(meta.finalizers), meta.deletion_timestamp is not None, term)

@@ -1,10 +1,10 @@
-"""What is known of profiles. What they have learned is in `punctual.kube.learning.profiles`."""
+"""What is known of profiles. What they have learned is in `punctual.kube.actors.profile_learning`."""
 
 from dataclasses import dataclass, field
 
 from punctual.kube import api
 from punctual.kube.api.resources import PROFILES
-from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, asked_in
+from punctual.kube.known.store import Body, Described, InTerm, NamedStore, StoreListener, asked_in
 
 
 @dataclass(slots=True)
@@ -26,14 +26,14 @@ class Profiles(NamedStore[KnownProfile]):
 
     replaces = True
 
-    def __init__(self, ears: Ears) -> None:
-        super().__init__(PROFILES, ears)
+    def __init__(self, listener: StoreListener) -> None:
+        super().__init__(PROFILES, listener)
 
     def _make(self, body: Body) -> KnownProfile | None:
         profile, flaw = asked_in(body, api.Profile)
         if profile is None:
             meta = body["metadata"]
-            self._ears.unreadable("Profile", f"{meta['namespace']}/{meta['name']}", flaw)
+            self._listener.unreadable("Profile", f"{meta['namespace']}/{meta['name']}", flaw)
             return None
         return KnownProfile(profile.metadata, profile.spec, profile.metadata.deletion_timestamp is not None)
 

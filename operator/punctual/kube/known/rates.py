@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from punctual.kube import api
 from punctual.kube.api.resources import TARGET_RATES
-from punctual.kube.known.store import Body, Described, Ears, InTerm, Store, asked_in
+from punctual.kube.known.store import Body, Described, InTerm, Store, StoreListener, asked_in
 from punctual.rates.model import UNRECORDED, Record
 
 
@@ -35,8 +35,8 @@ class KnownRate(Described):
 class Rates(Store[KnownRate]):
     """All target rates."""
 
-    def __init__(self, ears: Ears) -> None:
-        super().__init__(TARGET_RATES, ears)
+    def __init__(self, listener: StoreListener) -> None:
+        super().__init__(TARGET_RATES, listener)
 
     def _make(self, body: Body) -> KnownRate:
         meta = api.parse_metadata(body)

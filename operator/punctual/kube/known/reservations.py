@@ -7,9 +7,9 @@ from typing import Final, Literal
 from punctual import reasons
 from punctual.kube import api
 from punctual.kube.api.resources import RESERVATIONS
-from punctual.kube.format.duration import format_time
 from punctual.kube.known.jobs import KnownJob
-from punctual.kube.known.store import Body, Described, Ears, InTerm, NamedStore, asked_in, conditions_of
+from punctual.kube.known.store import Body, Described, InTerm, NamedStore, StoreListener, asked_in, conditions_of
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.events import Share
 
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
@@ -83,8 +83,8 @@ class KnownReservation(Described):
 class Reservations(NamedStore[KnownReservation]):
     """All reservations."""
 
-    def __init__(self, ears: Ears) -> None:
-        super().__init__(RESERVATIONS, ears)
+    def __init__(self, listener: StoreListener) -> None:
+        super().__init__(RESERVATIONS, listener)
 
     def standing(self, name: str, namespace: str) -> KnownReservation | None:
         """Return the reservation of that name; None: there is none, or it is being deleted."""

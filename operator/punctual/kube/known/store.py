@@ -15,9 +15,9 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.api.conditions import TransitionTimes
 from punctual.kube.api.meta import Metadata
 from punctual.kube.api.resources import Resource
-from punctual.kube.format.conditions import TransitionTimes
 
 HIGHEST: Final = 2**30
 """Highest epoch that is believed: with an election a second it takes 34 years to get there. The number in
@@ -120,8 +120,8 @@ class Described:
         return self.metadata.creation_timestamp
 
 
-class Ears:
-    """What hears of objects beside their store. Here it does nothing."""
+class StoreListener:
+    """What is told of objects beside their store. Here it does nothing."""
 
     def see_epoch(self, epoch: int) -> None:
         """Take in an epoch that stands in a status."""
@@ -143,12 +143,12 @@ R = TypeVar("R", bound=api.Resource)
 class Store(Mapping[str, K], Generic[K]):
     """Objects of one kind by uid."""
 
-    def __init__(self, resource: Resource, ears: Ears) -> None:
+    def __init__(self, resource: Resource, listener: StoreListener) -> None:
         self.resource = resource
         self.gone: set[str] = set()
         """Uids of objects that were deleted in this term. A list may still contain them."""
         self._by_uid: dict[str, K] = {}
-        self._ears = ears
+        self._listener = listener
 
     def __getitem__(self, uid: str) -> K:
         return self._by_uid[uid]
@@ -164,7 +164,7 @@ class Store(Mapping[str, K], Generic[K]):
 
         Returns None if nothing has changed but its status, if it is older than what is known, or if it cannot be read.
         """
-        self._ears.see_epoch(epoch_of(body))
+        self._listener.see_epoch(epoch_of(body))
         meta = body["metadata"]
         known = self._by_uid.get(meta["uid"])
         generation, deleting = meta.get("generation", 0), meta.get("deletionTimestamp") is not None
@@ -210,8 +210,8 @@ class NamedStore(Store[K]):
     replaces = False
     """Whether an object takes the place of an earlier one of its name, though that is not known to be gone."""
 
-    def __init__(self, resource: Resource, ears: Ears) -> None:
-        super().__init__(resource, ears)
+    def __init__(self, resource: Resource, listener: StoreListener) -> None:
+        super().__init__(resource, listener)
         self._named: dict[tuple[str, str], K] = {}  # of each name the one that was created last
 
     def named(self, name: str, namespace: str = "") -> K | None:

@@ -8,25 +8,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from punctual import reasons
 from punctual.kube import api
 from punctual.kube.actors.actors import Life, PoolActors, PoolCore
 from punctual.kube.actors.executor import PoolExecutor
 from punctual.kube.actors.guests import GuestExecutor, Guests
 from punctual.kube.actors.job_results import JobResults
+from punctual.kube.actors.placeholders import Placeholders
 from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
+from punctual.kube.actors.taints import Taints
 from punctual.kube.actors.tools import Tools
 from punctual.kube.actors.unseen_pods import UnseenPods
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.api.resources import NODES
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.pods import IMAGE
+from punctual.kube.cluster.client import ApiClient
+from punctual.kube.cluster.events import EventRecorder
+from punctual.kube.cluster.pod_manifest import IMAGE
 from punctual.kube.gate.admission_gate import AdmissionGate
-from punctual.kube.holding.placeholders import Placeholders
-from punctual.kube.holding.taints import Taints
 from punctual.kube.kinds.jobs.jobs import Jobs
 from punctual.kube.kinds.pools.pools import Pools
 from punctual.kube.kinds.profiles.profiles import Profiles
@@ -34,13 +33,10 @@ from punctual.kube.kinds.rates.prometheus import Prometheus
 from punctual.kube.kinds.rates.rates import Rates
 from punctual.kube.kinds.reservations.reservations import Reservations
 from punctual.kube.leader.kinds import Kinds
-from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.metrics import Metrics
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.late import LateReader
 from punctual.kube.takeover.takeover import Takeover
-from punctual.kube.writes.keys import taints_key
-from punctual.kube.writes.operations import Patch
 from punctual.kube.writes.writer import Owner, Writer
 from punctual.scheduling.pool import Pool
 
@@ -129,14 +125,6 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
 def _make_tools(epoch: int, given: Surroundings, kinds: Kinds, writer: Writer) -> Tools:
     caches, directory, clock = given.caches, given.caches.directory, given.client.clock
 
-    def write_taints(node: str, patch: list[Json]) -> None:
-        writer.submit(taints_key(node), Patch(NODES.path(name=node), patch))
-
-    def report_refused_placeholder(pool: str, text: str) -> None:
-        if known := directory.pools.get(pool):
-            message = f"a placeholder was refused: {text}"
-            recorder.emit(Regarding.pool(known.name, pool), "Warning", reasons.POD_REFUSED, message)
-
     def speeds_of(pool: str) -> api.NodeSpeeds:
         return known.spec.speeds if (known := directory.pools.named(pool)) else api.NodeSpeeds()
 
@@ -154,8 +142,8 @@ def _make_tools(epoch: int, given: Surroundings, kinds: Kinds, writer: Writer) -
         set_points=given.set_points,
         metrics=given.metrics,
         promise_metrics=PromiseMetrics(given.metrics, clock),
-        taints=Taints([known.name for known in directory.pools.values()], write_taints),
-        placeholders=Placeholders(caches.placeholder_settings, clock, writer.submit, report_refused_placeholder),
+        taints=Taints([known.name for known in directory.pools.values()], writer),
+        placeholders=Placeholders(caches.placeholder_settings, clock, writer, recorder),
         results=JobResults(directory, recorder),
         learning=ProfileLearning(directory, speeds_of),
     )

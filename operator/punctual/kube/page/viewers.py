@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from punctual.kube.agents.identity import KEEP, Reviewer
 from punctual.kube.api.resources import ACCESS_REVIEWS, JOBS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.trust.identity import KEEP, Reviewer
 
 AT_ONCE: Final = 8
 """Access reviews at the same time: viewers must not keep the API server busy."""

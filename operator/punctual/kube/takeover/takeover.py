@@ -16,10 +16,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from punctual.kube.format.clock import ServerClock
+from punctual.gc_pause import uncollected
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.kind import Kind
-from punctual.sim.gc_pause import uncollected
+from punctual.runtime.clock import ServerClock
 
 LOOK: Final = 0.25
 """Seconds between checks whether the time is still in doubt."""

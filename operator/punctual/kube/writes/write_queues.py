@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from punctual.kube.format.bucket import Bucket
-from punctual.kube.format.clock import ServerClock
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import DeletePod, Operation, PutStatus
+from punctual.runtime.bucket import Bucket
+from punctual.runtime.clock import ServerClock
 
 CONCURRENCY = 32
 """Maximum operations that run at once."""

@@ -8,9 +8,9 @@ from hashlib import blake2b
 
 import orjson
 
-from punctual.kube.format.clock import ServerClock
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
+from punctual.runtime.clock import ServerClock
 
 
 class WrittenStatuses:

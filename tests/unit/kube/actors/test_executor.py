@@ -11,7 +11,6 @@ from punctual.kube.actors.executor import PoolExecutor
 from punctual.kube.api.resources import JOBS, PODS, POOLS
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.placeholder_pod import Placeholder
-from punctual.kube.format.duration import format_time
 from punctual.kube.known.directory import Directory
 from punctual.kube.metrics import Metrics
 from punctual.kube.writes.keys import Key
@@ -25,6 +24,7 @@ from punctual.kube.writes.operations import (
     Patch,
     PutStatus,
 )
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.actions import (
     CreateChunk,
     DeleteJob,

@@ -13,11 +13,11 @@ from clocks import clock
 
 from punctual import wire
 from punctual.errors import Unreachable
+from punctual.kube.agents.ca import Lifetimes, make_serving, new_trust
+from punctual.kube.agents.identity import Identity, Reviewer
 from punctual.kube.agents.report_server import LARGEST, ReportServer
+from punctual.kube.agents.rotation import Rotation
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
-from punctual.kube.trust.identity import Identity, Reviewer
-from punctual.kube.trust.rotation import Rotation
 from punctual.rates.model import HoldPod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 

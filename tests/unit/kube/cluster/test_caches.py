@@ -5,8 +5,9 @@ from clocks import NO_CLIENT
 
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import EXPECTED
-from punctual.kube.cluster.pods import PLACEHOLDER, chunk_pod
+from punctual.kube.cluster.pod_manifest import chunk_pod
 from punctual.kube.known.jobs import Owner
+from punctual.labels import PLACEHOLDER
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec

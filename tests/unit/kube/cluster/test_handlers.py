@@ -3,6 +3,7 @@ import json
 import re
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import kopf
 import pytest
@@ -31,14 +32,14 @@ def handlers(made):
 
 
 def test_our_kinds_are_followed_and_nothing_else():
-    made = registry(lambda *_: None)
+    made = registry(SimpleNamespace(observe=lambda *_: None))
     kinds = {"pools", "divisiblejobs", "profiles", "reservations", "targetrates"}
     assert {h.selector.any_name for h in handlers(made)} == kinds
 
 
 def test_no_handler_needs_a_state_of_kopfs():
     # with null storages a create or update handler would fire on every event, and timers add finalizers
-    made = registry(lambda *_: None)
+    made = registry(SimpleNamespace(observe=lambda *_: None))
     assert made._changing.get_all_handlers() == []
     assert made._spawning.get_all_handlers() == []
     assert made._indexing.get_all_handlers() == []
@@ -48,7 +49,7 @@ def test_no_handler_needs_a_state_of_kopfs():
 @pytest.mark.parametrize("change", [None, "ADDED", "MODIFIED", "DELETED"])
 async def test_an_event_is_posted_as_it_came(change):
     posted = []
-    made = registry(lambda *event: posted.append(event))
+    made = registry(SimpleNamespace(observe=lambda *event: posted.append(event)))
     for handler in handlers(made):
         await handler.fn(event={"type": change, "object": {"kind": handler.id}}, memo=None, patch={})
     assert sorted(posted) == [(plural, change, {"kind": h}) for plural, h in sorted(zip(*names(made), strict=True))]
@@ -61,7 +62,7 @@ class Part(dict):
 async def test_what_kopf_keeps_of_an_object_is_not_its_spec_or_status():
     # kopf's body refers to itself: as long as nothing collects garbage, it keeps whatever it has
     posted = []
-    made = registry(lambda *event: posted.append(event))
+    made = registry(SimpleNamespace(observe=lambda *event: posted.append(event)))
     for handler in handlers(made):
         spec, status = Part({"x": [{}]}), Part(state="Refused")
         parts = {"spec": weakref.ref(spec), "status": weakref.ref(status)}
@@ -129,7 +130,7 @@ async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch, begun):
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    task = asyncio.create_task(Watches(lambda *_: None, kubeconfig=kubeconfig).run())
+    task = asyncio.create_task(Watches(SimpleNamespace(observe=lambda *_: None), kubeconfig=kubeconfig).run())
     await times(begun, 3)
     task.cancel()
     await asyncio.wait([task])
@@ -151,7 +152,7 @@ async def test_a_kopf_that_misses_changes_is_begun_anew_and_not_heard_any_more(k
             await asyncio.sleep(3600)
 
     monkeypatch.setattr(kopf, "operator", operator)
-    watches = Watches(lambda *event: posted.append(event), kubeconfig=kubeconfig)
+    watches = Watches(SimpleNamespace(observe=lambda *event: posted.append(event)), kubeconfig=kubeconfig)
     task = asyncio.create_task(watches.run())
     for number in (1, 2):
         await times(begun, number)
@@ -173,7 +174,7 @@ async def test_a_kopf_that_fails_is_not_silent(kubeconfig):
     async def refuse():
         raise kopf.LoginError("no way in")
 
-    thread = KopfThread(lambda *_: None, kubeconfig=kubeconfig)
+    thread = KopfThread(SimpleNamespace(observe=lambda *_: None), kubeconfig=kubeconfig)
     thread._operate = refuse
     thread.start()
     with pytest.raises(kopf.LoginError):

@@ -3,15 +3,8 @@ import json
 
 import pytest
 
-from punctual.kube.cluster.pods import (
-    ForeignPod,
-    InputStep,
-    chunk_pod,
-    is_chunk_of,
-    memory_of,
-    pod_name,
-    project_pod,
-)
+from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, is_chunk_of, memory_of, pod_name
+from punctual.kube.cluster.pods import ForeignPod, project_pod
 from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.events import Helper, PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer

@@ -31,7 +31,7 @@ class World:
     def __init__(self):
         self.there, self.directory, self.taken, self.renewed = {}, Directory(), [], 0
         self.meanwhile = lambda: None
-        self.resync = Resync(self, self.directory, self.take, self.renew)
+        self.resync = Resync(self, self.directory, self, self)
 
     def make(self, body):
         self.there[POOLS.path(name=body["metadata"]["name"])] = body
@@ -39,7 +39,7 @@ class World:
     def know(self, body):
         self.directory.pools.observe(body)
 
-    def take(self, plural, change, body):
+    def observe(self, plural, change, body):
         self.taken.append((plural, change, body["metadata"]["name"]))
         if change == "DELETED":
             self.directory.pools.forget(body["metadata"]["uid"])

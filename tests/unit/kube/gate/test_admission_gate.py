@@ -5,7 +5,7 @@ from clocks import clock
 
 from punctual import errors, reasons
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.fit.claims import Claim, Claims, Volume
+from punctual.kube.cluster.claims import Claim, Claims, Volume
 from punctual.kube.gate import trials
 from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.gate.trials import KEPT

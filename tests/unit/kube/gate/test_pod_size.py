@@ -9,7 +9,7 @@ from clocks import NO_CLIENT, clock
 
 from punctual import reasons
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.fit.requests import requested
+from punctual.kube.cluster.requests import requested
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.directory import Directory
 from punctual.kube.translate import to_pool_spec

@@ -43,7 +43,7 @@ def test_a_status_of_ours_that_comes_back_is_no_change(directory):
     known = directory.jobs.observe(job())
     assert known.owner == ("u1", "ns", "x", "main", 5)
     seen = []
-    directory.ears.see_epoch = seen.append
+    directory.listener.see_epoch = seen.append
     for epoch in (3, 3, 2, 4):
         assert directory.jobs.observe(job(status={"epoch": epoch})) is None
     assert directory.epoch == 4
@@ -59,7 +59,7 @@ def test_an_epoch_that_no_leader_reaches_is_not_believed(directory):
 
 def test_a_pool_or_profile_that_cannot_be_read_is_told_with_its_reason(directory):
     told = []
-    directory.ears.unreadable = lambda *words: told.append(words)
+    directory.listener.unreadable = lambda *words: told.append(words)
     assert directory.pools.observe({"metadata": {"name": "main", "uid": "u"}, "spec": {"nodeSelector": 1}}) is None
     profile = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"perUnit": "soon"}}
     assert directory.profiles.observe(profile) is None

@@ -12,8 +12,8 @@ import os
 import pytest
 from returning import MODES, LiveWorld, ended, quiet
 
-from punctual.kube.cluster.pods import KIND_LABEL
 from punctual.kube.leader import term
+from punctual.labels import KIND_LABEL
 
 EVERY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 """Cut off in each way at each write; else in one way at each."""

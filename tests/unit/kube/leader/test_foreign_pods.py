@@ -5,7 +5,7 @@ from term_world import World
 
 from punctual import errors
 from punctual.kube.api.resources import PODS
-from punctual.kube.cluster.pods import chunk_pod, owner_reference
+from punctual.kube.cluster.pod_manifest import chunk_pod, owner_reference
 from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -12,7 +12,6 @@ from returning import LiveWorld, quiet
 
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster import nodes
-from punctual.kube.format.duration import format_time
 from punctual.kube.kinds.reservations import reservations as controller
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.jobs import JobInTerm, KnownJob
@@ -22,6 +21,7 @@ from punctual.kube.known.rates import KnownRate, RateInTerm
 from punctual.kube.known.reservations import KnownReservation, ReservationInTerm
 from punctual.kube.known.store import InTerm
 from punctual.kube.leader import term
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.pool_spec import PoolRecord
 
 FACTS = {
@@ -63,7 +63,7 @@ def state(found):  # noqa: PLR0911  one arm for each kind
         return None
     slots = [name for cls in type(found).__mro__ for name in getattr(cls, "__slots__", ())]
     held = {name: getattr(found, name) for name in slots if hasattr(found, name)} | getattr(found, "__dict__", {})
-    skipped = FIRST_SEEN if isinstance(found, KnownJob) else {"ears", "_ears"}  # these lead back
+    skipped = FIRST_SEEN if isinstance(found, KnownJob) else {"listener", "_listener"}  # these lead back
     return {name: state(value) for name, value in held.items() if name not in skipped and not callable(value)}
 
 

@@ -8,8 +8,8 @@ from term_world import World
 
 from punctual import errors, wire
 from punctual.kube.api.resources import PODS
-from punctual.kube.cluster.pods import STEP
-from punctual.kube.format.duration import format_time, parse_time
+from punctual.kube.cluster.pod_manifest import STEP
+from punctual.notation.duration import format_time, parse_time
 
 STAMP = "2030-01-01T00:00:00Z"
 

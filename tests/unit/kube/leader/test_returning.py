@@ -6,9 +6,9 @@ import pytest
 from returning import LiveWorld, ended, quiet
 from term_world import KINDS
 
-from punctual.kube.format.duration import format_time
 from punctual.kube.kinds.reservations import reservations as controller
 from punctual.kube.leader import term
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.actions import Measured
 
 REDUCE = {"duration": "1s", "template": {"spec": {"containers": [{"name": "sum", "image": "sum:1"}]}}}

@@ -3,7 +3,7 @@
 import pytest
 from returning import LiveWorld
 
-from punctual.kube.cluster.pods import chunk_pod
+from punctual.kube.cluster.pod_manifest import chunk_pod
 from punctual.kube.known.jobs import Owner
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -10,20 +10,20 @@ from term_world import NODE, Replica, World
 
 from punctual import errors
 from punctual.control.response import Response
+from punctual.kube.actors.results import config_map_name
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS, PODS, POOLS
 from punctual.kube.cluster.nodes import project_node
-from punctual.kube.format.clock import ServerClock
-from punctual.kube.format.duration import format_time
 from punctual.kube.gate import admission_gate
 from punctual.kube.kinds.jobs import waiting
 from punctual.kube.kinds.pools import pools
 from punctual.kube.known import oversize
 from punctual.kube.leader import term
-from punctual.kube.learning.results import config_map_name
 from punctual.kube.takeover import fencing
 from punctual.kube.writes import writer
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus, perform
+from punctual.notation.duration import format_time
+from punctual.runtime.clock import ServerClock
 from punctual.scheduling.model.actions import Measured, StoreResult
 
 

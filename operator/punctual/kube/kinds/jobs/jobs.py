@@ -18,9 +18,9 @@ from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.actors.tools import Tools
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS
 from punctual.kube.cluster.client import Json
-from punctual.kube.format.conditions import transition_times
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.kinds.jobs.settled import depends_on_others, is_due, put_aside, refused_at_edge
 from punctual.kube.kinds.jobs.waiting import Waiting

@@ -19,17 +19,17 @@ from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.actors.tools import Tools
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import POOLS
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.cluster.pods import GROUP
-from punctual.kube.format.conditions import transition_times
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.pools import KnownPool
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.translate import to_pool_record, to_pool_spec, to_selectors
 from punctual.kube.writes.keys import Key, finalizers_key
 from punctual.kube.writes.operations import Patch, PutStatus, replace_list
+from punctual.labels import GROUP
 from punctual.scheduling.model.actions import WritePool
 from punctual.scheduling.model.events import Event, PoolApplied
 from punctual.scheduling.model.pool_spec import PoolRecord

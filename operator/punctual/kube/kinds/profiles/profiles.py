@@ -1,15 +1,15 @@
 """What chunks cost, in a term: into the Profiles' statuses, and into the speeds of the nodes' classes.
 
-`punctual.kube.learning.profiles` computes; this kind passes on the measurements and submits what is due.
+`punctual.kube.actors.profile_learning` computes; this kind passes on the measurements and submits what is due.
 """
 
 from punctual.control.cost_estimation import Timed
 from punctual.kube.actors.actors import PoolActors
+from punctual.kube.actors.profile_learning import Where
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import PROFILES
 from punctual.kube.cluster.client import Json
 from punctual.kube.known.profiles import KnownProfile
-from punctual.kube.learning.profiles import Where
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.writes.keys import Key
 from punctual.scheduling.model.actions import Measured

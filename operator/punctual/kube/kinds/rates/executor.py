@@ -5,9 +5,9 @@ from typing import Final
 from punctual import reasons
 from punctual.kube import api
 from punctual.kube.actors.tools import Tools
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import TARGET_RATES
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.format.conditions import transition_times
 from punctual.kube.kinds.rates.records import rate_status
 from punctual.kube.known.rates import KnownRate
 from punctual.kube.known.store import metadata_of

@@ -15,8 +15,8 @@ import aiohttp
 import orjson
 
 from punctual.kube.api.fields import MAX_UNITS
-from punctual.kube.format.clock import ServerClock
 from punctual.rates.model import Count
+from punctual.runtime.clock import ServerClock
 
 TIMEOUT: Final = 5.0
 """Seconds for an answer."""

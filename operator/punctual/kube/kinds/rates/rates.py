@@ -15,8 +15,8 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.actors.actors import Life
 from punctual.kube.actors.tools import Tools
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.cluster.client import Json
-from punctual.kube.format.conditions import transition_times
 from punctual.kube.kinds.rates.executor import RateExecutor
 from punctual.kube.kinds.rates.prometheus import Prometheus
 from punctual.kube.kinds.rates.records import applied, members, to_record

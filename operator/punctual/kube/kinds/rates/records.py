@@ -5,11 +5,11 @@ from typing import Any, Final
 from punctual import reasons
 from punctual.control.rate import Limits
 from punctual.kube import api
+from punctual.kube.api.conditions import conditions
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.format.conditions import conditions
-from punctual.kube.format.quantity import format_cores
 from punctual.kube.known.rates import KnownRate
 from punctual.kube.translate import not_allowed
+from punctual.notation.quantity import format_cores
 from punctual.rates.model import Member, MembersSeen, RateApplied, RateStatus, Record, TargetRate
 from punctual.scheduling.model.job import Verdict
 

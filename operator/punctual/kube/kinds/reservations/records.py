@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from punctual import reasons
 from punctual.kube import api
-from punctual.kube.format.conditions import conditions, transition_times
-from punctual.kube.format.duration import format_time
+from punctual.kube.api.conditions import conditions, transition_times
 from punctual.kube.known.reservations import KnownReservation, ReservationWindow
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.events import ReservationApplied, Share
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.reservation import Reservation

@@ -15,11 +15,10 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.tools import Tools
+from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.format.conditions import transition_times
-from punctual.kube.format.duration import format_duration, format_time
 from punctual.kube.kinds.reservations.records import (
     asked,
     processors,
@@ -35,6 +34,7 @@ from punctual.kube.takeover.kind import Kind
 from punctual.kube.translate import not_allowed
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
+from punctual.notation.duration import format_duration, format_time
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.wording import some

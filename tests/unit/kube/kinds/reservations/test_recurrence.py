@@ -7,8 +7,8 @@ import yaml
 
 from punctual.errors import UserError
 from punctual.kube.api import Recurrence, Reservation, ReservationSpec, parse
-from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.kinds.reservations.recurrence import ComingWindows, Span, windows
+from punctual.notation.duration import format_time, parse_time
 
 DAY = 86400.0
 HORIZON = 28 * DAY

@@ -9,11 +9,11 @@ from term_tools import make_tools
 
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.format.duration import format_time
 from punctual.kube.kinds.reservations.records import restore
 from punctual.kube.kinds.reservations.reservations import Reservations
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.reservations import inside
+from punctual.notation.duration import format_time
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict

@@ -1,1 +1,0 @@
-"""What is kept of ended chunks: measured costs in Profiles, results of ranges for the reduce step."""

@@ -1,0 +1,22 @@
+"""Labels and annotations of Punctual's objects. A leaf: the edge, the command line and the views read them."""
+
+from typing import Final
+
+GROUP: Final = "punctual.dev"
+POOL_LABEL: Final = f"{GROUP}/pool"
+JOB_LABEL: Final = f"{GROUP}/job"
+JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
+KIND_LABEL: Final = f"{GROUP}/kind"
+BEGIN: Final = f"{GROUP}/begin"
+END: Final = f"{GROUP}/end"
+ATTEMPT: Final = f"{GROUP}/attempt"
+EPOCH: Final = f"{GROUP}/epoch"
+WORK: Final = f"{GROUP}/work"
+"""Annotation with the name of the container that does the work: the template's first. A webhook may put others before
+it, so the order of a pod's containers tells nothing."""
+OFFERED_END: Final = f"{GROUP}/offered-end"
+PLACEHOLDER: Final = f"{GROUP}/placeholder-of"
+"""Label of a placeholder: uid of its pool."""
+PROCESSOR: Final = f"{GROUP}/processor"
+"""Annotation of a placeholder: the size of its processor."""
+TURN: Final = f"{GROUP}/fetch"
