@@ -19,7 +19,6 @@ RUN set -eu; \
     /opt/build/bin/pip --python /opt/punctual/venv/bin/python install --quiet \
         --require-hashes --only-binary :all: --no-compile -r /wheels/image.lock; \
     site=$(/opt/punctual/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-    rm -r "$site/kubernetes/aio"; `# 68 MB, its asyncio twin, which nothing here imports` \
     find "$site" -depth -type d \( -name tests -o -name test \) -path '*/numpy/*' -exec rm -r {} +; \
     echo /opt/punctual/lib > "$site/punctual.pth"; \
     /opt/punctual/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash "$site"

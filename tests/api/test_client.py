@@ -8,6 +8,7 @@ import gc
 import json
 import socket
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -383,15 +384,15 @@ async def test_a_token_of_an_exec_plugin_is_asked_for_again_when_it_is_refused(k
 async def test_in_a_pod_the_mounted_token_is_shown_and_its_rotation_noticed(kubeconfig, tmp_path, monkeypatch):
     cluster = json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]
     host, port = cluster["server"].removeprefix("https://").split(":")
-    token = tmp_path / "token"
-    token.write_text("admin")
+    (tmp_path / "token").write_text("admin\n")
+    (tmp_path / "ca.crt").symlink_to(cluster["certificate-authority"])
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
-    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", cluster["certificate-authority"])
+    monkeypatch.setattr("punctual.kube.cluster.access.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)  # as in the image, which does not contain it
     async with ApiClient() as client:
         await client.get("/api/v1/pods")
-        client._token = "bearer rotated-out"  # as the server sees the old one after a rotation
+        client._token = "Bearer rotated-out"  # as the server sees the old one after a rotation
         await asyncio.gather(*(client.get("/api/v1/pods") for _ in range(5)))
 
 

@@ -8,11 +8,10 @@ import asyncio
 import random
 import time
 
-from kubernetes.client import Configuration
-
 from edge.apiserver import ApiServer
 from edge.link import Network, Session
 from edge.loop import WORLD
+from edge.replica import AT
 from punctual import errors
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, PODS, POOLS
 from punctual.kube.cluster.client import ApiClient
@@ -50,7 +49,7 @@ def model_client(server):
     class Client(ApiClient):
         @staticmethod
         def _load(_):
-            return Configuration(host="")
+            return AT
 
         def _connect(self, _):
             return Session(network, WORLD)

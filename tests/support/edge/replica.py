@@ -7,20 +7,27 @@ left out.
 import asyncio
 import contextlib
 
-from kubernetes.client import Configuration
-
 from edge.link import Session
 from edge.loop import Process
 from edge.watches import SimWatches
 from punctual.kube.agents.report_server import ReportServer
+from punctual.kube.cluster.access import Access
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.election.claim import Claim
 from punctual.kube.election.elector import Elector
 from punctual.kube.main import Config, Makers, Operator
 
+
+class Anonymous:
+    """Credentials of a client that shows none."""
+
+    def authorization(self):
+        return None
+
+
 SYSTEM = "punctual-system"
 ACCOUNT = f"system:serviceaccount:{SYSTEM}:punctual-agent"
-AT = Configuration(host="")
+AT = Access("", Anonymous())
 
 
 class Client(ApiClient):

@@ -11,29 +11,24 @@ A client belongs to one event loop. Threads create their own and may share the c
 import asyncio
 import contextlib
 import functools
-import os
 import re
 import socket
-import ssl
 import time
-import urllib.request
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
-from kubernetes import config
-from kubernetes.client import Configuration
 
 from punctual import errors
 from punctual.kube.api.decode import decode
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.api.resources import TOKEN_REVIEWS
+from punctual.kube.cluster.access import Access, load_access
 from punctual.kube.known.oversize import LARGEST, lightened
 from punctual.runtime.clock import ServerClock
 
@@ -76,26 +71,6 @@ class Listing:
     """How many these are, if the server says so."""
 
 
-def load_configuration(kubeconfig: str | None) -> Configuration:
-    """Return the API server's address and the credentials.
-
-    Of the given kubeconfig, else the pod's own, else the user's.
-
-    Raises ClusterError if none of these can be read.
-    """
-    configuration = Configuration()
-    try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # it has no types
-        else:
-            config.load_kube_config(  # type: ignore[no-untyped-call]  # it has no types
-                kubeconfig, client_configuration=configuration, persist_config=False
-            )
-    except (config.ConfigException, OSError) as error:
-        raise errors.ClusterError(f"no configuration for the API server: {error}") from error
-    return configuration
-
-
 class ApiClient:
     """Calls to one API server: ``async with ApiClient(kubeconfig) as client: await client.get("/version")``.
 
@@ -104,7 +79,7 @@ class ApiClient:
     subclass of ClusterError for the answer's status, and Unreachable without an answer.
     """
 
-    _load = staticmethod(load_configuration)
+    _load = staticmethod(load_access)
 
     def __init__(
         self,
@@ -121,7 +96,7 @@ class ApiClient:
         self._keep = keep
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._renewal = asyncio.Lock()
-        self._configuration: Configuration | None = None
+        self._access: Access | None = None
         self._token: str | None = None
         self._renewed = float("-inf")
         self._session: aiohttp.ClientSession | None = None
@@ -131,18 +106,16 @@ class ApiClient:
         self._server_name: str | None = None
 
     async def __aenter__(self) -> Self:
-        configuration = self._configuration = await asyncio.to_thread(self._load, self._kubeconfig)
-        self._base = configuration.host.rstrip("/")
-        self._proxy = _proxy(configuration)
-        self._server_name = configuration.tls_server_name
-        self._session = self._connect(configuration)
+        access = self._access = await asyncio.to_thread(self._load, self._kubeconfig)
+        self._base, self._proxy, self._server_name = access.server, access.proxy, access.server_name
+        self._session = self._connect(access)
         return self
 
-    def _connect(self, configuration: Configuration) -> aiohttp.ClientSession:
+    def _connect(self, access: Access) -> aiohttp.ClientSession:
         """Return the session that sends the requests."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=_tls(configuration) if self._base.startswith("https") else False,
+                ssl=access.tls() if self._base.startswith("https") else False,
                 socket_factory=self._socket,
                 force_close=not self._keep,
             ),
@@ -477,9 +450,9 @@ class ApiClient:
         if renew or asked - self._renewed > CREDENTIALS_AGE:
             async with self._renewal:
                 if asked > self._renewed:  # otherwise another call renewed them while this one waited
-                    if renew or self._configuration is None:
-                        self._configuration = await asyncio.to_thread(self._load, self._kubeconfig)
-                    self._token = await asyncio.to_thread(_token, self._configuration)
+                    if renew or self._access is None:
+                        self._access = await asyncio.to_thread(self._load, self._kubeconfig)
+                    self._token = await asyncio.to_thread(self._access.credentials.authorization)
                     self._renewed = time.monotonic()
         return {"Authorization": self._token} if self._token else {}
 
@@ -488,31 +461,6 @@ class ApiClient:
 def _seconds(date: str) -> float:
     """Return a header's date in epoch seconds. Raises ValueError or OverflowError if it is none."""
     return parsedate_to_datetime(date).timestamp()
-
-
-def _token(configuration: Configuration) -> str | None:
-    """Return the Authorization header's value. Reads a token file and runs an exec plugin again when due."""
-    # the key's name before kubernetes 37 is "authorization"
-    token: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-    return token
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    return context
-
-
-def _proxy(configuration: Configuration) -> str | None:
-    host = urlsplit(configuration.host).hostname or ""
-    if configuration.proxy and urllib.request.proxy_bypass(host, {"no": configuration.no_proxy or ""}):
-        return None
-    proxy: str | None = configuration.proxy
-    return proxy
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ import structlog
 from kopf import OperatorRegistry, OperatorSettings
 
 from punctual.kube import api
+from punctual.kube.cluster.access import load_access
 from punctual.kube.cluster.caches import EventReceiver
-from punctual.kube.cluster.client import load_configuration
 from punctual.kube.cluster.informer import WATCH_SECONDS
 from punctual.kube.known.oversize import lightened
 
@@ -109,18 +109,17 @@ def _taken(body: Any) -> dict[str, Any]:
 
 def connection(kubeconfig: str | None) -> kopf.ConnectionInfo:
     """Return kopf's connection to the API server, with the settings of the operator's own client."""
-    configuration = load_configuration(kubeconfig)
-    header: str = configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
-    scheme, _, token = header.partition(" ")
+    access = load_access(kubeconfig)
+    scheme, _, token = (access.credentials.authorization() or "").partition(" ")
     return kopf.ConnectionInfo(
-        server=configuration.host,
-        ca_path=configuration.ssl_ca_cert,
-        insecure=not configuration.verify_ssl,
-        certificate_path=configuration.cert_file,
-        private_key_path=configuration.key_file,
+        server=access.server,
+        ca_path=access.ca,
+        insecure=not access.verified,
+        certificate_path=access.certificate,
+        private_key_path=access.key,
         scheme=scheme if token else None,
         token=token or scheme or None,
-        proxy_url=configuration.proxy,
+        proxy_url=access.proxy,
     )
 
 
