@@ -201,7 +201,7 @@ class Cluster:
     def queued(self):
         """Return how many seconds the whole pool has still to work for what is booked."""
         plan = self.pool.view().plan
-        ahead = sum(b.demand.work for b in plan.bookings)
+        ahead = sum(b.demand.work for b in plan.placements)
         return ahead / self.capacity
 
     def arrival(self):
@@ -213,7 +213,7 @@ class Cluster:
     def waiting(self):
         """Count jobs whose bookings wait for all of their processors."""
         view = self.pool.view()
-        return sum(1 for b in view.plan.bookings if view.record(b.demand.uid).started is None)
+        return sum(1 for b in view.plan.placements if view.record(b.demand.uid).started is None)
 
 
 def ended_job(cluster):

@@ -57,8 +57,8 @@ def booked(network):
 
 def empty_plan(ahead, places, discipline):
     """Return a plan without jobs around what is booked."""
-    ground = Timeline(np.zeros(len(places)), discipline, around=ahead.on(places, discipline))
-    return Plan.of(places, ground, [])[0]
+    timeline = Timeline(np.zeros(len(places)), discipline, blackouts=ahead.on(places, discipline))
+    return Plan.of(places, timeline, [])[0]
 
 
 def measure():
@@ -83,10 +83,10 @@ def measure():
     demand = Demand(order=Order(900.0, 0.0, "j"), ranges=Ranges.of((0, 3000)), cost=cost, due=900.0)
     for network in ("OnePort", "Concurrent"):
         discipline = Discipline(network=network)
-        free, around = Timeline(ready, discipline), Timeline(ready, discipline, around=few.on(places, discipline))
-        assert isinstance(place(demand, around), Placement)
+        free, blackouts = Timeline(ready, discipline), Timeline(ready, discipline, blackouts=few.on(places, discipline))
+        assert isinstance(place(demand, blackouts), Placement)
         numbers[f"place_{network.lower()}"] = microseconds(lambda g=free: place(demand, g))
-        numbers[f"place_around_40_{network.lower()}"] = microseconds(lambda g=around: place(demand, g))
+        numbers[f"place_around_40_{network.lower()}"] = microseconds(lambda g=blackouts: place(demand, g))
     return numbers
 
 

@@ -33,10 +33,10 @@ DISCIPLINES = [
 ]
 
 
-def cut(demand, ground, n):
+def cut(demand, timeline, n):
     """Return the booking on the first n processors, as the rule cuts it, whenever it ends."""
-    d, cost, units = ground.discipline, demand.cost, demand.ranges.total
-    ready = np.maximum(ground.ready, demand.not_before)
+    d, cost, units = timeline.discipline, demand.cost, demand.ranges.total
+    ready = np.maximum(timeline.ready, demand.not_before)
     where = ready.argsort(kind="stable")[:n]
     begin = ready[where]
     if demand.least > 1:  # the first of them begin at one time, each with a unit
@@ -44,8 +44,8 @@ def cut(demand, ground, n):
     if d.together:
         begin = np.full(n, begin[-1])
     if d.one_port:
-        begin = np.maximum(begin, ground.port)
-    speeds = None if ground.speeds is None else ground.speeds[where]
+        begin = np.maximum(begin, timeline.port)
+    speeds = None if timeline.speeds is None else timeline.speeds[where]
     divide = partition if d.partition == "OPR" else equal_partition
     sizes = np.diff(cut_points(divide(units, begin, cost, one_port=d.one_port, speeds=speeds).shares, units))
     for i in range(demand.least if demand.least > 1 else 0):
@@ -54,10 +54,10 @@ def cut(demand, ground, n):
             sizes[i] = 1
     kept = np.flatnonzero(sizes)
     where, begin, sizes = where[kept], begin[kept], sizes[kept]
-    if ground.unbroken(demand):
-        where, sizes, begin = ground.at_holes(demand, where, sizes, begin)
+    if timeline.unbroken(demand):
+        where, sizes, begin = timeline.at_holes(demand, where, sizes, begin)
     cuts = np.concatenate(([0], sizes.cumsum()))
-    walk = ground.walk(where, sizes, begin, cost)
+    walk = timeline.walk(where, sizes, begin, cost)
     ends = walk.ends + cost.setup * extra_fragments(demand.ranges, cuts)
     finish = float(ends.max())
     if finish - float(ends.min()) <= tolerance(finish):
@@ -65,14 +65,14 @@ def cut(demand, ground, n):
     return Placement(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
 
 
-def tried(demand, ground):
+def tried(demand, timeline):
     """Return on how many processors a demand may be cut.
 
     Which of different processors can begin together depends on the due time: there the reference knows none.
     """
-    if demand.least > 1 and ground.speeds is not None:
+    if demand.least > 1 and timeline.speeds is not None:
         return range(0)
-    size, d = ground.ready.size, ground.discipline
+    size, d = timeline.ready.size, timeline.discipline
     most = min(size, demand.most or size)
     if d.assign == "MN":
         return range(demand.least, most + 1)
@@ -80,38 +80,38 @@ def tried(demand, ground):
     return range(n, min(n, most) + 1)
 
 
-def ends(demand, ground):
+def ends(demand, timeline):
     """Yield each cut and when it is done, from the least number of processors on.
 
     With MN a processor counts where it, or one behind it, could do a unit by then, though rounding may give it none.
     """
-    cost, order = demand.cost, ground.ready.argsort(kind="stable")
-    begin = ground.ready[order]
+    cost, order = demand.cost, timeline.ready.argsort(kind="stable")
+    begin = timeline.ready[order]
     if 1 < demand.least <= begin.size:
         begin = np.maximum(begin, begin[demand.least - 1])
-    begin = np.maximum(begin, ground.port) if ground.discipline.one_port else begin
-    unit = begin + cost.setup + cost.tau + ground.chi(cost, order)
+    begin = np.maximum(begin, timeline.port) if timeline.discipline.one_port else begin
+    unit = begin + cost.setup + cost.tau + timeline.chi(cost, order)
     could = np.minimum.accumulate(unit[::-1])[::-1]
-    for n in tried(demand, ground):
-        booking = cut(demand, ground, n)
-        counts = ground.discipline.assign == "AN" or could[n - 1] <= booking.finish + tolerance(booking.finish)
-        yield booking, booking.finish if counts else could[n - 1]
+    for n in tried(demand, timeline):
+        placement = cut(demand, timeline, n)
+        counts = timeline.discipline.assign == "AN" or could[n - 1] <= placement.finish + tolerance(placement.finish)
+        yield placement, placement.finish if counts else could[n - 1]
 
 
-def least_end(demand, ground):
+def least_end(demand, timeline):
     """Return when a demand is done at the soonest; inf: it may not be cut on any number of processors."""
-    return min((end for _, end in ends(demand, ground)), default=inf)
+    return min((end for _, end in ends(demand, timeline)), default=inf)
 
 
-def first_cut(demand, ground):
+def first_cut(demand, timeline):
     """Return the first cut that is in time, None where there is none."""
     late = demand.due + tolerance(demand.due)
-    return next((booking for booking, end in ends(demand, ground) if end <= late), None)
+    return next((placement for placement, end in ends(demand, timeline) if end <= late), None)
 
 
-def in_time(demand, ground):
+def in_time(demand, timeline):
     """Whether a cut is in time."""
-    return first_cut(demand, ground) is not None
+    return first_cut(demand, timeline) is not None
 
 
 def edge(end):
@@ -166,20 +166,20 @@ def asked(draw, uid="new", rank=0.0):
     return Demand(order=Order(rank, 0.0, uid), ranges=ranges, cost=cost, due=0.0, least=least, most=most)
 
 
-def places(ground):
-    return tuple(Place(f"n{p}", 0) for p in range(ground.ready.size))
+def places(timeline):
+    return tuple(Place(f"n{p}", 0) for p in range(timeline.ready.size))
 
 
-def may_be_cut(demand, ground):
+def may_be_cut(demand, timeline):
     """Whether it is a cut that decides when it is done at the soonest."""
-    end = least_end(demand, ground)
-    return end < inf and any(booking.finish == end for booking, _ in ends(demand, ground))
+    end = least_end(demand, timeline)
+    return end < inf and any(placement.finish == end for placement, _ in ends(demand, timeline))
 
 
-def taken(ground, booking):
+def taken(timeline, placement):
     """Return the ground behind a booking."""
-    after = ground.copy()
-    after.take(booking)
+    after = timeline.copy()
+    after.take(placement)
     return after
 
 
@@ -192,18 +192,18 @@ def compare(plan, demand, due, reference):
 
 
 @given(grounds(), asked())
-def test_a_job_alone_is_admitted_exactly_where_a_cut_is_in_time(ground, demand):
-    assume(may_be_cut(demand, ground))
-    plan, _ = Plan.of(places(ground), ground, [])
-    verdicts = compare(plan, demand, edge(least_end(demand, ground)), lambda asked: in_time(asked, ground))
+def test_a_job_alone_is_admitted_exactly_where_a_cut_is_in_time(timeline, demand):
+    assume(may_be_cut(demand, timeline))
+    plan, _ = Plan.of(places(timeline), timeline, [])
+    verdicts = compare(plan, demand, edge(least_end(demand, timeline)), lambda asked: in_time(asked, timeline))
     assert verdicts == sorted(verdicts)  # no later due time is refused
     assert {*verdicts} == {False, True}
 
 
 @given(grounds(), st.lists(asked(), min_size=1, max_size=5), asked(rank=1.0))
-def test_so_it_is_behind_others(ground, others, demand):
-    booked = [replace(d, order=Order(0.0, n, f"j{n}"), due=ground.port + 1e4) for n, d in enumerate(others)]
-    plan, missed = Plan.of(places(ground), ground, booked)
+def test_so_it_is_behind_others(timeline, others, demand):
+    booked = [replace(d, order=Order(0.0, n, f"j{n}"), due=timeline.port + 1e4) for n, d in enumerate(others)]
+    plan, missed = Plan.of(places(timeline), timeline, booked)
     assume(not missed)
     assume(may_be_cut(demand, plan.after))
     verdicts = compare(plan, demand, edge(least_end(demand, plan.after)), lambda asked: in_time(asked, plan.after))
@@ -212,57 +212,57 @@ def test_so_it_is_behind_others(ground, others, demand):
 
 
 @given(grounds(), asked(), asked("other", 1.0))
-def test_and_in_front_of_one_due_just_when_it_ends_then(ground, demand, other):
+def test_and_in_front_of_one_due_just_when_it_ends_then(timeline, demand, other):
     """It is admitted where the other is in time behind it, or it behind the other."""
-    d = ground.discipline
+    d = timeline.discipline
     assume(d.assign == "MN")  # with AN how a load is cut depends on its due time
-    demand = replace(demand, due=ground.port + 1e4)
-    assume(first := first_cut(demand, ground))
-    behind = taken(ground, first)
+    demand = replace(demand, due=timeline.port + 1e4)
+    assume(first := first_cut(demand, timeline))
+    behind = taken(timeline, first)
     assume(may_be_cut(other, behind))
     for due in around(edge(least_end(other, behind))):
         asked = replace(other, due=due)
-        if (alone := first_cut(asked, ground)) is None:
+        if (alone := first_cut(asked, timeline)) is None:
             continue
-        plan, missed = Plan.of(places(ground), ground, [asked])
+        plan, missed = Plan.of(places(timeline), timeline, [asked])
         assert not missed
-        assert PlanTest(plan).fits(demand) == (in_time(asked, behind) or in_time(demand, taken(ground, alone)))
+        assert PlanTest(plan).fits(demand) == (in_time(asked, behind) or in_time(demand, taken(timeline, alone)))
 
 
 @given(st.sampled_from([0.0, 1.7e9]), st.integers(65, 200), st.integers(0, 2**32), fineness)
 def test_so_it_is_among_many_processors(origin, size, seed, fine):
     """Where few of them are looked at, and many demands are placed at once."""
     rng = np.random.default_rng(seed)
-    ground = Timeline(origin + np.round(rng.uniform(0.0, 100.0, size), int(rng.integers(0, 17))))
+    timeline = Timeline(origin + np.round(rng.uniform(0.0, 100.0, size), int(rng.integers(0, 17))))
     cost = Cost(chi=rng.uniform(0.1, 10.0) / fine, theta_cp=rng.choice([0.0, rng.uniform(0.1, 5.0)]))
-    demands, after = [], ground
+    demands, after = [], timeline
     for n in range(20):
         units = int(rng.integers(1, 60)) * fine
         asked = Demand(order=Order(float(n), 0.0, f"j{n}"), ranges=Ranges.of((0, units)), cost=cost, due=0.0)
         some = int(rng.integers(1, 9))
         due = around(edge(cut(asked, after, some).finish))[int(rng.integers(0, 9))]
         demands.append(replace(asked, due=due))
-        if booking := first_cut(demands[-1], after):
-            after = taken(after, booking)
-    plan, missed = Plan.of(places(ground), ground, demands)
-    found = ground
+        if placement := first_cut(demands[-1], after):
+            after = taken(after, placement)
+    plan, missed = Plan.of(places(timeline), timeline, demands)
+    found = timeline
     for demand in demands:
-        booking = first_cut(demand, found)
-        assert plan.has(demand.uid) == (booking is not None)
-        if booking is not None:
-            assert plan.booking_of(demand.uid).finish == booking.finish
-            found = taken(found, booking)
+        placement = first_cut(demand, found)
+        assert plan.has(demand.uid) == (placement is not None)
+        if placement is not None:
+            assert plan.placement_of(demand.uid).finish == placement.finish
+            found = taken(found, placement)
     assert len(missed) == len(demands) - len(plan)
 
 
 @given(grounds(), st.lists(asked(), max_size=3), asked(rank=1.0), st.sampled_from([0.0, 2.7]), st.integers(0, 8))
-def test_what_is_offered_is_accepted_and_later_than_what_was_refused(ground, others, demand, kept_back, step):
+def test_what_is_offered_is_accepted_and_later_than_what_was_refused(timeline, others, demand, kept_back, step):
     """Also where a deadline is refused some ulps before one that would do."""
-    booked = [replace(d, order=Order(0.0, n, f"j{n}"), due=ground.port + 1e4) for n, d in enumerate(others)]
-    plan, missed = Plan.of(places(ground), ground, booked)
+    booked = [replace(d, order=Order(0.0, n, f"j{n}"), due=timeline.port + 1e4) for n, d in enumerate(others)]
+    plan, missed = Plan.of(places(timeline), timeline, booked)
     assume(not missed)
     assume(may_be_cut(demand, plan.after))
-    now = float(ground.ready.min())
+    now = float(timeline.ready.min())
     due = around(edge(least_end(demand, plan.after)))[step]
     test = PlanTest(plan)
     asked = test.under(replace(demand, kept_back=kept_back, order=Order(now, now, "new")), due + kept_back)

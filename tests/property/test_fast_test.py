@@ -31,11 +31,11 @@ def demand(n, units, due, cost):
 @given(st.lists(st.floats(0, 30), min_size=1, max_size=6), demands, networks, costs)
 def test_what_the_line_takes_over_it_keeps(ends, drawn, network, cost):
     """From any state: a plan's, of which some has begun, is one of these."""
-    ground = Timeline(NOW + np.array(ends), Discipline(network=network))
+    timeline = Timeline(NOW + np.array(ends), Discipline(network=network))
     asked = [demand(n, units, NOW + due, Cost(chi, *cost)) for n, (units, due, chi) in enumerate(drawn)]
     kept = []
     for one in asked:  # with each that the line could not keep the whole hand-over is off
-        line = to_fast(NOW, ground, [*kept, one])
+        line = to_fast(NOW, timeline, [*kept, one])
         if not isinstance(line, Obstacle):
             line.waiting.check()
             kept.append(one)
@@ -69,13 +69,13 @@ def test_what_the_plan_takes_over_it_keeps_and_nothing_is_lost(processors, drawn
         done = one.ranges.total - round(w.left)
         left.append(one.begun(Ranges((Range(0, done),)) if done else Ranges(), w.given, 0.0))
     ready = np.maximum(np.array([at for at, _ in sorted(machine.processors, key=lambda x: x[1])]), machine.now)
-    ground = Timeline(ready, discipline, port=machine.port)
-    plan, short = Plan.of([Place(f"n{p}", 0) for p in range(processors)], ground, left, stop=True)
+    timeline = Timeline(ready, discipline, port=machine.port)
+    plan, short = Plan.of([Place(f"n{p}", 0) for p in range(processors)], timeline, left, stop=True)
     if not short:
         plan.check()
         assert plan.keeps_all()
-        assert {b.demand.uid for b in plan.bookings} == {one.uid for one in left}
-        machine_free = plan.ground.ready
+        assert {b.demand.uid for b in plan.placements} == {one.uid for one in left}
+        machine_free = plan.timeline.ready
         assert (machine_free == ready).all()
     machine.run(inf)  # and who stays with the line
     assert not machine.missed

@@ -37,7 +37,7 @@ costs = st.builds(
 def timelines(draw, disciplines=DISCIPLINES):
     """Up to eight processors that become free at different times, most with reserved windows ahead."""
     ready = np.array(draw(st.lists(st.sampled_from([0.0, 7.0]) | st.floats(0.0, 40.0), min_size=2, max_size=8)))
-    discipline, around = draw(st.sampled_from(disciplines)), None
+    discipline, blackouts = draw(st.sampled_from(disciplines)), None
     if draw(st.booleans()):
         where, start, end = [], [], []
         for p in range(ready.size):
@@ -47,11 +47,11 @@ def timelines(draw, disciplines=DISCIPLINES):
                 start.append(begin)
                 end.append(begin + draw(st.floats(1.0, 20.0)))
         sends = [(12.0, 15.0), (25.0, 26.0)] if discipline.one_port and draw(st.booleans()) else []
-        around = Blackouts.of(ready.size, np.array(where, dtype=np.intp), np.array(start), np.array(end), sends)
+        blackouts = Blackouts.of(ready.size, np.array(where, dtype=np.intp), np.array(start), np.array(end), sends)
     speeds = None
     if draw(st.integers(0, 3)) == 0:
         speeds = np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 10.0]), min_size=ready.size, max_size=ready.size)))
-    return Timeline(ready, discipline, draw(st.sampled_from([-np.inf, 3.0])), speeds, around)
+    return Timeline(ready, discipline, draw(st.sampled_from([-np.inf, 3.0])), speeds, blackouts)
 
 
 @st.composite
@@ -74,29 +74,29 @@ def demands(draw):
 
 
 @given(timelines(), demands(), st.data())
-def test_so_many_chunks_begin_at_one_time_and_still_do_when_processors_are_late(ground, demand, data):
-    booking = place(demand, ground)
-    assume(not isinstance(booking, Shortfall))
-    assert booking.finish - demand.reduce <= demand.late
-    assert int(booking.cuts[-1]) == demand.ranges.total
-    assert (np.diff(booking.cuts) > 0).all()
-    ground.copy().check(booking)
-    later = ground.copy()
+def test_so_many_chunks_begin_at_one_time_and_still_do_when_processors_are_late(timeline, demand, data):
+    placement = place(demand, timeline)
+    assume(not isinstance(placement, Shortfall))
+    assert placement.finish - demand.reduce <= demand.late
+    assert int(placement.cuts[-1]) == demand.ranges.total
+    assert (np.diff(placement.cuts) > 0).all()
+    timeline.copy().check(placement)
+    later = timeline.copy()
     later.ready = later.ready + np.array([data.draw(st.sampled_from([0.0, 0.0, 0.5, 9.0])) for _ in later.ready])
-    later.copy().check(retimed(booking, later))
+    later.copy().check(retimed(placement, later))
 
 
 concurrent = [Discipline(assign=assign, start=start) for assign in ("MN", "AN") for start in ("Ready", "Together")]
 
 
 @given(timelines(concurrent), demands())
-def test_a_unit_on_each_is_placed_wherever_so_many_are_free_together_in_time(ground, demand):
+def test_a_unit_on_each_is_placed_wherever_so_many_are_free_together_in_time(timeline, demand):
     demand = replace(demand, ranges=Ranges.of((0, demand.least)), reduce=0.0, most=demand.least)
-    ready = ground.ready
+    ready = timeline.ready
     begin, until, place_of = ready, np.full(ready.size, np.inf), np.arange(ready.size)
-    if ground.around is not None:
-        begin, until, place_of = (free := ground.around.slots(ready)).begin, free.until, free.place
-    lasts = demand.cost.setup + demand.cost.tau + np.broadcast_to(ground.chi(demand.cost, place_of), begin.shape)
+    if timeline.blackouts is not None:
+        begin, until, place_of = (free := timeline.blackouts.slots(ready)).begin, free.until, free.place
+    lasts = demand.cost.setup + demand.cost.tau + np.broadcast_to(timeline.chi(demand.cost, place_of), begin.shape)
     fits = [
         at
         for at in begin.tolist()
@@ -104,11 +104,11 @@ def test_a_unit_on_each_is_placed_wherever_so_many_are_free_together_in_time(gro
     ]
     edges = [abs(x - demand.late) for x in (begin[:, None] + lasts[None, :]).ravel().tolist()]
     assume(min(edges) > 10 * tolerance(demand.late))
-    booking = place(demand, ground)
-    assert isinstance(booking, Shortfall) == (not fits)
+    placement = place(demand, timeline)
+    assert isinstance(placement, Shortfall) == (not fits)
     if fits:
-        assert booking.starts.tolist() == [min(fits)] * demand.least
-        assert together_from(demand, ground) <= min(fits)
+        assert placement.starts.tolist() == [min(fits)] * demand.least
+        assert together_from(demand, timeline) <= min(fits)
 
 
 requests = st.tuples(

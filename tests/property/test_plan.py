@@ -65,14 +65,19 @@ asked = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-def demand_of(asked, n, ground, fine):
+def demand_of(asked, n, timeline, fine):
     cost = asked["cost"]
     cost = replace(cost, chi=cost.chi / fine, tau=cost.tau / fine)
     units, deadline = asked["units"] * fine, NOW + asked["deadline"]
     steps = [units * k // (asked["holes"] + 1) for k in range(asked["holes"] + 2)]
     ranges = Ranges.of(*((a + k, b + k) for k, (a, b) in enumerate(pairwise(steps)) if a < b))
-    order = ground.discipline.order_of(
-        f"j{n}", arrival=NOW + asked["arrival"], deadline=deadline, load=units, cost=cost, processors=ground.ready.size
+    order = timeline.discipline.order_of(
+        f"j{n}",
+        arrival=NOW + asked["arrival"],
+        deadline=deadline,
+        load=units,
+        cost=cost,
+        processors=timeline.ready.size,
     )
     return Demand(
         order=order,
@@ -89,18 +94,18 @@ def demand_of(asked, n, ground, fine):
 class Plain:
     """Bookings one after the other, each made at once."""
 
-    def __init__(self, ground, bookings=(), after=None):
-        self.ground, self.bookings, self.after = ground, list(bookings), after or ground.copy()
+    def __init__(self, timeline, placements=(), after=None):
+        self.timeline, self.placements, self.after = timeline, list(placements), after or timeline.copy()
 
     def walked(self, demands):
         """Return it with these placed one after the other, or the first that is missed."""
-        found = Plain(self.ground)
+        found = Plain(self.timeline)
         for demand in demands:
             got = place(demand, found.after)
             if isinstance(got, Shortfall):
                 return got
             found.after.take(got)
-            found.bookings.append(got)
+            found.placements.append(got)
         return found
 
     def insert(self, demand, *, overloaded):
@@ -108,13 +113,13 @@ class Plain:
         if not isinstance(got, Shortfall):
             after = self.after.copy()
             after.take(got)
-            return Plain(self.ground, [*self.bookings, got], after)
-        if overloaded or not self.bookings:
+            return Plain(self.timeline, [*self.placements, got], after)
+        if overloaded or not self.placements:
             return got
-        return self.walked(sorted([*(b.demand for b in self.bookings), demand], key=lambda d: d.order))
+        return self.walked(sorted([*(b.demand for b in self.placements), demand], key=lambda d: d.order))
 
     def at(self, now):
-        return Plain(self.ground.at(now), self.bookings, self.after.at(now))
+        return Plain(self.timeline.at(now), self.placements, self.after.at(now))
 
 
 def same(a, b):
@@ -128,63 +133,63 @@ def same(a, b):
 
 def begin(plan, plain, k):
     """Let the k-th booking's chunks begin as booked; return what both have become."""
-    ours, theirs = plan.bookings[k], plain.bookings[k]
+    ours, theirs = plan.placements[k], plain.placements[k]
     chunks = {i: piece[0] for i, piece in enumerate(ours.pieces())}
     ends = ours.ends.tolist()
     left = theirs.created(chunks, ends)
-    ground = plain.ground.copy()
-    ground.ready[theirs.where] = ends
-    ground.port = max(ground.port, theirs.port)
-    now_there = [left if b is theirs else b for b in plain.bookings]
-    return plan.created(ours, chunks, ends, ours.port), Plain(ground, [b for b in now_there if b], plain.after)
+    timeline = plain.timeline.copy()
+    timeline.ready[theirs.where] = ends
+    timeline.port = max(timeline.port, theirs.port)
+    now_there = [left if b is theirs else b for b in plain.placements]
+    return plan.created(ours, chunks, ends, ours.port), Plain(timeline, [b for b in now_there if b], plain.after)
 
 
 @given(grounds, st.lists(asked, min_size=2, max_size=14), fineness, st.data())
-def test_it_answers_as_the_plain_test_does(ground, questions, fine, data):
-    size = ground.ready.size
+def test_it_answers_as_the_plain_test_does(timeline, questions, fine, data):
+    size = timeline.ready.size
     places = tuple(Place(f"n{p}", 0) for p in range(size))
-    plan, plain, now = Plan.of(places, ground, [])[0], Plain(ground), NOW
+    plan, plain, now = Plan.of(places, timeline, [])[0], Plain(timeline), NOW
     for n, question in enumerate(questions):
-        demand = demand_of(question, n, ground, fine)
+        demand = demand_of(question, n, timeline, fine)
         got, expected = (
             plan.insert(demand),
-            plain.insert(demand, overloaded=overloaded(plan.ground, plan.demands, demand)),
+            plain.insert(demand, overloaded=overloaded(plan.timeline, plan.demands, demand)),
         )
         if isinstance(expected, Shortfall):
             assert got == expected._replace(placements=got.placements)
         else:
             assert isinstance(got, Plan)
-            assert same(got.booking_of(demand.uid), next(b for b in expected.bookings if b.demand is demand))
-            follows = all(map(same, expected.bookings, plain.bookings))
+            assert same(got.placement_of(demand.uid), next(b for b in expected.placements if b.demand is demand))
+            follows = all(map(same, expected.placements, plain.placements))
             assert not got.follows(plan) or follows
             plan, plain = got, expected
         match data.draw(st.sampled_from(["ask", "ask", "ask", "wait", "begin", "look", "leave"])):
             case "wait":
                 now += data.draw(st.floats(0.0, 10.0))
                 plan, plain = plan.at(now), plain.at(now)
-            case "begin" if begins := [k for k, b in enumerate(plain.bookings[:2]) if b.where.size]:
+            case "begin" if begins := [k for k, b in enumerate(plain.placements[:2]) if b.where.size]:
                 plan, plain = begin(plan, plain, data.draw(st.sampled_from(begins)))
-            case "leave" if plain.bookings:
-                uid = data.draw(st.sampled_from([b.demand.uid for b in plain.bookings]))
+            case "leave" if plain.placements:
+                uid = data.draw(st.sampled_from([b.demand.uid for b in plain.placements]))
                 plan = plan.without(uid)
-                plain = Plain(plain.ground, [b for b in plain.bookings if b.demand.uid != uid], plain.after)
+                plain = Plain(plain.timeline, [b for b in plain.placements if b.demand.uid != uid], plain.after)
             case "look":
-                assert plan.begins_before(now + 5.0) == any(b.start < now + 5.0 for b in plain.bookings)
-        assert len(plan) == len(plain.bookings)
-    assert all(map(same, plan, plain.bookings))
+                assert plan.begins_before(now + 5.0) == any(b.start < now + 5.0 for b in plain.placements)
+        assert len(plan) == len(plain.placements)
+    assert all(map(same, plan, plain.placements))
     assert np.array_equal(plan.after.ready, plain.after.ready)
     assert plan.after.port == plain.after.port
 
 
 @given(grounds, st.lists(asked, min_size=2, max_size=8), st.floats(1.0, 250.0), st.randoms(use_true_random=False))
-def test_jobs_of_equal_keys_may_be_listed_in_any_order(ground, questions, deadline, random):
+def test_jobs_of_equal_keys_may_be_listed_in_any_order(timeline, questions, deadline, random):
     """As a new leader reads them in the order of an API server."""
-    places = tuple(Place(f"n{p}", 0) for p in range(ground.ready.size))
+    places = tuple(Place(f"n{p}", 0) for p in range(timeline.ready.size))
     alike = [question | {"arrival": 0, "deadline": deadline} for question in questions]
-    listed = [demand_of(question, n, ground, 1) for n, question in enumerate(alike)]
+    listed = [demand_of(question, n, timeline, 1) for n, question in enumerate(alike)]
     shuffled = listed.copy()
     random.shuffle(shuffled)
-    (one, left_out), (other, also_left_out) = (Plan.of(places, ground, some) for some in (listed, shuffled))
+    (one, left_out), (other, also_left_out) = (Plan.of(places, timeline, some) for some in (listed, shuffled))
     assert len(one) == len(other)
     assert all(map(same, one, other))
     assert left_out == also_left_out
@@ -192,33 +197,33 @@ def test_jobs_of_equal_keys_may_be_listed_in_any_order(ground, questions, deadli
 
 @given(ready, st.lists(asked, min_size=1, max_size=14), fineness)
 def test_who_surely_fits_does_fit_whatever_comes_before(ready, questions, fine):
-    ground = Timeline(NOW + np.array(ready))
-    demands = [demand_of({**q, "deadline": 3.0 * q["deadline"]}, n, ground, fine) for n, q in enumerate(questions)]
-    for demand in demands[: surely_fit(ground, demands)]:
-        booking = place(demand, ground)
-        assert not isinstance(booking, Shortfall)
-        ground.take(booking)
+    timeline = Timeline(NOW + np.array(ready))
+    demands = [demand_of({**q, "deadline": 3.0 * q["deadline"]}, n, timeline, fine) for n, q in enumerate(questions)]
+    for demand in demands[: surely_fit(timeline, demands)]:
+        placement = place(demand, timeline)
+        assert not isinstance(placement, Shortfall)
+        timeline.take(placement)
 
 
 @given(ready, st.integers(0, 40))
 def test_where_there_is_room_to_spare_only_who_is_asked_about_is_placed(ready, turn):
     """What the decision is quick for: it does not come about by placing all."""
-    places, ground = [Place(f"n{p}", 0) for p in range(len(ready))], Timeline(NOW + np.array(ready))
+    places, timeline = [Place(f"n{p}", 0) for p in range(len(ready))], Timeline(NOW + np.array(ready))
     cost, pace = Cost(chi=1.0, theta_cp=0.5), 10.5 / len(ready)  # each takes 9.5 s of one processor
 
     def demand(due, uid):
         order = POOLS.order_of(uid, arrival=NOW, deadline=due, load=9, cost=cost, processors=len(ready))
         return Demand(order=order, ranges=Ranges.of((0, 9)), cost=cost, due=due)
 
-    plan, missed = Plan.of(places, ground, [demand(NOW + 60.0 + pace * n, f"j{n}") for n in range(100)])
+    plan, missed = Plan.of(places, timeline, [demand(NOW + 60.0 + pace * n, f"j{n}") for n in range(100)])
     assert not missed
-    assert not plan.row.made
-    assert len(plan.bookings) == len(plan.row.made) == 100
+    assert not plan.lazy.made
+    assert len(plan.placements) == len(plan.lazy.made) == 100
     got = plan.insert(demand(NOW + 60.0 + pace * turn - 0.1, "new"))
     assert isinstance(got, Plan)
-    assert got.booking_of("new") is got.row.made[-1]
-    assert len(got.row.made) == turn + 1
-    assert got.row.made[:turn] == plan.row.made[:turn]
+    assert got.placement_of("new") is got.lazy.made[-1]
+    assert len(got.lazy.made) == turn + 1
+    assert got.lazy.made[:turn] == plan.lazy.made[:turn]
 
 
 @st.composite
@@ -230,7 +235,7 @@ def long_queues(draw):
     ready = rng.uniform(0.0, spread, size)
     if draw(st.booleans()):
         ready = np.round(ready, -1)  # many are ready at one time
-    ground = Timeline((NOW if draw(st.booleans()) else 0.0) + ready)
+    timeline = Timeline((NOW if draw(st.booleans()) else 0.0) + ready)
     base, slack = draw(costs), draw(st.sampled_from([0.3, 1.2, 2.0, 5.0]))
     cost = replace(base, chi=base.chi / fine, tau=base.tau / fine)
     unusual, work, demands = draw(st.sampled_from([0.0, 0.0, 0.05])), 0.0, []
@@ -238,7 +243,7 @@ def long_queues(draw):
         units = int(rng.integers(1, rng.choice([6, 80, 2000]))) * fine
         work += cost.seconds(units)
         window = spread * rng.uniform(0.3, 1.5) + slack * (work / size + cost.seconds(units) * rng.uniform(0.05, 1.0))
-        due = float(ground.ready.min()) + window
+        due = float(timeline.ready.min()) + window
         odd = rng.uniform(size=5) < unusual
         least = int(rng.integers(1, 9)) if odd[0] else 1
         holes = odd[1] and units > 2
@@ -250,17 +255,17 @@ def long_queues(draw):
                 due=due,
                 least=least,
                 most=least + 2 if odd[2] else None,
-                not_before=float(ground.ready.mean()) if odd[3] else 0.0,
+                not_before=float(timeline.ready.mean()) if odd[3] else 0.0,
                 reduce=2.0 if odd[4] else 0.0,
             )
         )
-    return ground, sorted(demands, key=lambda d: d.order)
+    return timeline, sorted(demands, key=lambda d: d.order)
 
 
 @given(long_queues())
 def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue):
-    ground, demands = queue
-    after, alone, missed = ground.copy(), [], []
+    timeline, demands = queue
+    after, alone, missed = timeline.copy(), [], []
     for demand in demands:
         got = place(demand, after)
         if isinstance(got, Shortfall):
@@ -268,7 +273,7 @@ def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue
         else:
             after.take(got)
             alone.append(got)
-    row = LazyPlan(ground)
+    row = LazyPlan(timeline)
     assert row.follow(demands) == missed
     assert np.array_equal(row.end().ready, after.ready)
     assert len(row.made) == len(alone)
@@ -277,19 +282,19 @@ def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue
 
 def long_queue(begin=0, **changed):
     """Sixty demands for 400 units from ``begin`` on; the first is placed."""
-    ground = replace(Timeline(np.linspace(0.0, 1000.0, FRONT)), **changed)
+    timeline = replace(Timeline(np.linspace(0.0, 1000.0, FRONT)), **changed)
     demands = [
         Demand(order=Order(due, 0.0, f"j{n}"), ranges=Ranges.of((begin, begin + 400)), cost=Cost(chi=10.0), due=due)
         for n, due in enumerate(np.arange(1500.0, 1560.0).tolist())
     ]
-    first = place(demands[0], ground)
-    ground.take(first)
-    return demands[1:], ground, first
+    first = place(demands[0], timeline)
+    timeline.take(first)
+    return demands[1:], timeline, first
 
 
 def test_as_many_demands_of_a_long_queue_are_placed_at_once_as_one_array_of_ready_times_serves():
-    demands, ground, first = long_queue()
-    assert len(place_next(demands, ground, first)) == len(demands) > 2 * ROWS
+    demands, timeline, first = long_queue()
+    assert len(place_next(demands, timeline, first)) == len(demands) > 2 * ROWS
 
 
 @pytest.mark.parametrize(
@@ -303,7 +308,7 @@ def test_as_many_demands_of_a_long_queue_are_placed_at_once_as_one_array_of_read
     ids=["usual", "other units", "other speeds", "equal parts"],
 )
 def test_what_is_placed_at_once_is_what_each_would_get_by_itself(queue):
-    demands, ground, first = queue
-    for booking in place_next(demands, ground, first):
-        assert same(booking, place(booking.demand, ground))
-        ground.take(booking)
+    demands, timeline, first = queue
+    for placement in place_next(demands, timeline, first):
+        assert same(placement, place(placement.demand, timeline))
+        timeline.take(placement)

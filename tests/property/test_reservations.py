@@ -113,37 +113,37 @@ class Bench:
         n = len(self.speeds)
         speeds = None if set(self.speeds) == {1.0} else np.array(self.speeds)
         self.places = tuple(Place(f"n{i}", 0) for i in range(n))
-        ground = Timeline(np.full(n, self.now), self.discipline, speeds=speeds)
-        self.plan, _ = Plan.of(self.places, ground, [])
+        timeline = Timeline(np.full(n, self.now), self.discipline, speeds=speeds)
+        self.plan, _ = Plan.of(self.places, timeline, [])
 
     def wait(self, seconds):
         """Execute what is booked to begin until then."""
         until = self.now + seconds
         while first := min(
-            ((start, i, k) for i, b in enumerate(self.plan.bookings) for k, start in enumerate(b.starts.tolist())),
+            ((start, i, k) for i, b in enumerate(self.plan.placements) for k, start in enumerate(b.starts.tolist())),
             default=None,
         ):
             start, i, k = first
             if start >= until:
                 break
-            self._begin(self.plan.bookings[i], k, start)
-        for b in self.plan.bookings:
+            self._begin(self.plan.placements[i], k, start)
+        for b in self.plan.placements:
             if b.reducer is not None and not b.where.size and b.finish - b.demand.reduce < until:
                 self.reduced[b.demand.uid] = (b.reducer, b.finish - b.demand.reduce, b.finish)
-                ground = self.plan.ground.copy()
-                ground.ready[b.reducer] = max(ground.ready[b.reducer], b.finish)
-                self.plan = replace(self.plan.without(b.demand.uid), ground=ground)
+                timeline = self.plan.timeline.copy()
+                timeline.ready[b.reducer] = max(timeline.ready[b.reducer], b.finish)
+                self.plan = replace(self.plan.without(b.demand.uid), timeline=timeline)
         self.now = until
         self.plan = self.plan.at(self.now)
 
-    def _begin(self, booking, k, start):
-        piece = booking.pieces()[k][0]
-        cost, place = booking.demand.cost, int(booking.where[k])
+    def _begin(self, placement, k, start):
+        piece = placement.pieces()[k][0]
+        cost, place = placement.demand.cost, int(placement.where[k])
         sent = start + cost.theta_cm + piece.size * cost.tau
         end = sent + cost.theta_cp + piece.size * cost.chi * self.speeds[place]
-        self.chunks.append(Chunk(booking.demand.uid, place, start, sent, end, piece))
+        self.chunks.append(Chunk(placement.demand.uid, place, start, sent, end, piece))
         port = sent if self.discipline.one_port else -np.inf
-        self.plan = self.plan.created(booking, {k: piece}, [end], port)
+        self.plan = self.plan.created(placement, {k: piece}, [end], port)
 
     def ask(self, asked):
         self.wait(asked.wait)
@@ -185,7 +185,7 @@ class Bench:
         if not isinstance(got, Accepted):
             return r
         assert len(set(got.held.places)) == asked.processors
-        assert {b.demand.uid for b in got.plan.bookings} == {b.demand.uid for b in self.plan.bookings}
+        assert {b.demand.uid for b in got.plan.placements} == {b.demand.uid for b in self.plan.placements}
         self.plan = got.plan
         self.ahead.book(got.held)
         self.accepted[name] = r
@@ -304,8 +304,8 @@ def test_a_plan_on_the_same_ground_again_is_not_later(story, discipline, speeds)
     for asked in story:
         # of a piece with a hole, or of all that may run at a time, a part that has begun lets the rest wait for longer
         bench.ask(asked._replace(hole=False, most=None) if isinstance(asked, Job) else asked)
-        again = bench.plan.retimed(bench.plan.ground)
+        again = bench.plan.retimed(bench.plan.timeline)
         assert again.keeps_all()
-        for a, b in zip(again.bookings, bench.plan.bookings, strict=True):
+        for a, b in zip(again.placements, bench.plan.placements, strict=True):
             assert (a.starts - b.starts).max(initial=0.0) < CLOSE
             assert a.finish < b.finish + CLOSE

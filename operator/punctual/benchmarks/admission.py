@@ -139,16 +139,16 @@ def exact_stays(line: Queue, decisions: int, tick: Tick) -> Times:
 def _exact(line: Queue, decisions: int, tick: Tick, *, stays: bool) -> Times:
     rng = np.random.default_rng(1)
     places = [Place(f"n{n}", 0) for n in range(line.processors)]
-    ground = Timeline(line.ends(rng))
-    plan, missed = Plan.of(places, ground, [_demand(task) for task in line.jobs(rng)])
+    timeline = Timeline(line.ends(rng))
+    plan, missed = Plan.of(places, timeline, [_demand(task) for task in line.jobs(rng)])
     _must(not missed)
-    _must(len(plan.bookings) == line.waiting)  # all placements are made before the clock runs
+    _must(len(plan.placements) == line.waiting)  # all placements are made before the clock runs
     times: Times = []
     for task in line.more(rng, decisions):
         demand = _demand(task)
         with timed(times):
             answer = plan.insert(demand)
-            admitted = isinstance(answer, Plan) and answer.booking_of(demand.uid)
+            admitted = isinstance(answer, Plan) and answer.placement_of(demand.uid)
         _must(bool(admitted))
         if stays and isinstance(answer, Plan):
             plan = answer

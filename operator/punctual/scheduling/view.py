@@ -139,18 +139,18 @@ class PoolView:
         """Yield the work that is planned for a job."""
         plan = self._state.plan
         if plan.has(uid):
-            yield from self._pieces(plan.booking_of(uid))
+            yield from self._pieces(plan.placement_of(uid))
 
-    def _pieces(self, booking: Placement) -> Iterator[PlacedWork]:
-        plan, uid = self._state.plan, booking.demand.uid
-        times = booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist()
-        for ranges, where, start, end in zip(booking.pieces(), *times, strict=True):
+    def _pieces(self, placement: Placement) -> Iterator[PlacedWork]:
+        plan, uid = self._state.plan, placement.demand.uid
+        times = placement.where.tolist(), placement.starts.tolist(), placement.ends.tolist()
+        for ranges, where, start, end in zip(placement.pieces(), *times, strict=True):
             for piece in ranges:
                 yield PlacedWork(plan.places[where], "Chunk", piece.begin, piece.end, start, end)
-        if booking.reducer is not None:
+        if placement.reducer is not None:
             units = self._state.jobs[uid].job.units
-            begin = booking.finish - booking.demand.reduce
-            yield PlacedWork(plan.places[booking.reducer], "Reduce", units, units + 1, begin, booking.finish)
+            begin = placement.finish - placement.demand.reduce
+            yield PlacedWork(plan.places[placement.reducer], "Reduce", units, units + 1, begin, placement.finish)
 
     def work(self) -> Iterator[tuple[str, PlacedWork]]:
         """Yield all work of all jobs with the job's uid: first what runs, then what is planned."""
@@ -168,9 +168,9 @@ class PoolView:
 
         Placements that the plan has postponed are made as they are read, so a reader that stops early makes no more.
         """
-        for booking in self._state.plan:
-            for piece in self._pieces(booking):
-                yield booking.demand.uid, piece
+        for placement in self._state.plan:
+            for piece in self._pieces(placement):
+                yield placement.demand.uid, piece
 
     @property
     def nodes(self) -> tuple[NodeProcessors, ...]:

@@ -241,7 +241,7 @@ def _promised(on: Subject) -> Iterator[str]:
         yield "It has one pod, which shares a processor: its CPU limit moves so that it ends when its plan says."
     if on.pool is None or on.pool.schedule != "Exact":
         return
-    discipline = on.pool.plan.ground.discipline
+    discipline = on.pool.plan.timeline.discipline
     which = "the fewest that meet the deadline" if discipline.assign == "MN" else "all that let it end earlier"
     yield f"Its plan takes {some(job.processors, 'processor')}, {which}, from those that are free earliest."
 

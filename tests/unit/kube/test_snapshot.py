@@ -46,7 +46,7 @@ def test_what_is_promised_and_what_runs_is_in_it(found):
     pool.check()
     assert pool.view().processors == 3
     assert len(record(pool, "runs").chunks) == 3
-    assert [b.demand.uid for b in pool.view().plan.bookings] == ["waits"]
+    assert [b.demand.uid for b in pool.view().plan.placements] == ["waits"]
 
 
 def test_who_has_no_answer_yet_is_answered_first(found):

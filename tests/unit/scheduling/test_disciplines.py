@@ -36,11 +36,11 @@ def test_on_idle_processors_the_least_that_meet_the_deadline_take_what_the_close
     take = execution_time if partition == "OPR" else execution_time_equal
     ends = [take(200.0, n, COST) for n in range(1, 17)]
     for n in range(1, 12):
-        booking = place(
+        placement = place(
             demand(200.0, ends[n - 1] + 0.01), on(*[0.0] * 16, partition=partition, start=start, network="OnePort")
         )
-        assert booking.where.size == n
-        assert booking.finish == pytest.approx(ends[n - 1], abs=1e-3)
+        assert placement.where.size == n
+        assert placement.finish == pytest.approx(ends[n - 1], abs=1e-3)
 
 
 @pytest.mark.parametrize(("partition", "useful"), [("OPR", n_star), ("EPR", n_star_equal)])
@@ -65,12 +65,12 @@ def test_together_waits_for_the_last_of_them_where_ready_begins_with_the_first()
 
 
 def test_nobody_sends_before_the_port_is_free():
-    ground = on(0.0, 0.0, network="OnePort")
-    ground.port = 40.0
-    booking = place(demand(10.0, 700.0), ground)
-    assert booking.starts[0] == 40.0
-    assert booking.starts[1] == pytest.approx(40.0 + 3.0 + np.diff(booking.cuts)[0] / FINE, abs=1e-6)
-    assert booking.port == pytest.approx(40.0 + 6.0 + 10.0, abs=1e-6)
+    timeline = on(0.0, 0.0, network="OnePort")
+    timeline.port = 40.0
+    placement = place(demand(10.0, 700.0), timeline)
+    assert placement.starts[0] == 40.0
+    assert placement.starts[1] == pytest.approx(40.0 + 3.0 + np.diff(placement.cuts)[0] / FINE, abs=1e-6)
+    assert placement.port == pytest.approx(40.0 + 6.0 + 10.0, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_nobody_sends_before_the_port_is_free():
 )
 def test_a_plan_of_many_keeps_its_own_rules(chosen):
     rng = np.random.default_rng(5)
-    ground = on(*rng.uniform(0.0, 300.0, 12), **chosen)
+    timeline = on(*rng.uniform(0.0, 300.0, 12), **chosen)
     loads, dues = rng.uniform(1.0, 40.0, 30), rng.uniform(500.0, 9000.0, 30)
     demands = [demand(load, due, f"j{i}") for i, (load, due) in enumerate(zip(loads, dues, strict=True))]
-    plan, _ = Plan.of([Place(f"n{i}", 0) for i in range(12)], ground, demands)
-    assert len(plan.bookings) > 5
+    plan, _ = Plan.of([Place(f"n{i}", 0) for i in range(12)], timeline, demands)
+    assert len(plan.placements) > 5
     plan.check()
-    later = replace(ground, ready=ground.ready + 50.0)
+    later = replace(timeline, ready=timeline.ready + 50.0)
     plan.retimed(later).check()
 
 

@@ -102,7 +102,7 @@ def three_places() -> tuple[list[Place], Plan]:
     demand = Demand(order=Order(90.0, 0.0, "j"), ranges=Ranges.of((0, 100)), cost=Cost(chi=1.0), due=90.0)
     plan, missed = Plan.of(places, Timeline(np.array([30.0, 10.0, 0.0])), [demand])
     assert not missed
-    assert [places[w].node for w in plan.bookings[0].where] == ["c", "b"]
+    assert [places[w].node for w in plan.placements[0].where] == ["c", "b"]
     return places, plan
 
 
@@ -112,11 +112,11 @@ def test_a_plan_that_is_kept_knows_nothing_of_a_processor_that_went():
     kept = plan.upon([Place("d", 0), Place("b", 0), Place("c", 0)], Timeline(np.array([5.0, 11.0, 0.0])))
     assert kept
     kept.check()
-    (booking,) = kept.bookings
-    assert [kept.places[w].node for w in booking.where] == ["c", "b"]
-    assert kept.ground.ready.tolist() == [5.0, 11.0, 0.0]
-    assert sorted(kept.after.ready) == [5.0, booking.ends[0], booking.ends[1]]
-    assert booking.starts.tolist() == [0.0, 11.0]
+    (placement,) = kept.placements
+    assert [kept.places[w].node for w in placement.where] == ["c", "b"]
+    assert kept.timeline.ready.tolist() == [5.0, 11.0, 0.0]
+    assert sorted(kept.after.ready) == [5.0, placement.ends[0], placement.ends[1]]
+    assert placement.starts.tolist() == [0.0, 11.0]
 
 
 def test_a_plan_is_not_kept_where_a_booked_processor_went():
@@ -141,7 +141,7 @@ def anomaly() -> World:
         w.apply(replace(asked, min_processors=least, max_processors=most))
         w.run(w.now + 0.25)
     plan = w.pool.view().plan
-    _, missed = Plan.of(plan.places, plan.ground, plan.demands)
+    _, missed = Plan.of(plan.places, plan.timeline, plan.demands)
     assert missed
     return w
 
@@ -149,13 +149,13 @@ def anomaly() -> World:
 @pytest.mark.parametrize("crash", [False, True], ids=["goes on", "crashes"])
 def test_a_plan_that_keeps_what_one_made_anew_would_break_stands_over_a_crash(crash):
     w = anomaly()
-    before = {b.demand.uid: b.processors for b in w.pool.view().plan.bookings}
+    before = {b.demand.uid: b.processors for b in w.pool.view().plan.placements}
     assert before == {uid: w.records[uid].promise.processors for uid in before}
     w.pool.step(w.now, [replace(w.nodes["n1"], name="n4"), NodeGone("n4")])  # all is planned anew
     if crash:
         w.crash()
     w.tick()
-    assert {b.demand.uid: b.processors for b in w.pool.view().plan.bookings} == before
+    assert {b.demand.uid: b.processors for b in w.pool.view().plan.placements} == before
     assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
     w.run_until(lambda w: all(w.done(uid) for uid in before))
     assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
@@ -168,15 +168,15 @@ def test_a_plan_that_keeps_what_one_made_anew_would_break_stands_over_a_crash(cr
 def test_what_is_left_of_a_booking_leaves_the_rest_of_its_maximum(most, left, held_up):
     """Else, booked anew for another job's sake, a running job would get more processors than it wants."""
     _, plan = three_places()
-    (booking,) = plan.bookings
-    booking.demand = replace(booking.demand, least=2, most=most)
-    chunks = {i: pieces[0] for i, pieces in enumerate(booking.pieces())}
-    assert booking.created(chunks, booking.ends) is None
-    booking = replace(booking, reducer=0)
-    rest = booking.created(chunks, booking.ends).demand
+    (placement,) = plan.placements
+    placement.demand = replace(placement.demand, least=2, most=most)
+    chunks = {i: pieces[0] for i, pieces in enumerate(placement.pieces())}
+    assert placement.created(chunks, placement.ends) is None
+    placement = replace(placement, reducer=0)
+    rest = placement.created(chunks, placement.ends).demand
     assert (rest.least, rest.most, rest.ranges.total) == (1, left, 0)
-    assert rest.anew().not_before == (booking.ends.max() if held_up else 0.0)
-    assert rest.running_until == booking.ends.max()
+    assert rest.anew().not_before == (placement.ends.max() if held_up else 0.0)
+    assert rest.running_until == placement.ends.max()
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -184,7 +184,7 @@ def test_all_chunks_that_begin_together_are_cut_from_their_booking_at_once(monke
     """Cutting it anew for each made a step with N chunks take O(N^2): half a minute for 4000."""
     cut = []
     pieces = Placement.pieces
-    monkeypatch.setattr(Placement, "pieces", lambda booking: cut.append(1) or pieces(booking))
+    monkeypatch.setattr(Placement, "pieces", lambda placement: cut.append(1) or pieces(placement))
     w = nodes(count, cpu=50.0)
     w.apply(job(units=4500 * count, deadline=100.0))
     w.tick()
@@ -206,7 +206,7 @@ def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum(cra
         w.run(18)
         w.crash()
     w.run(20)
-    (waits,) = w.pool.view().plan.bookings
+    (waits,) = w.pool.view().plan.placements
     first = min(chunk.promised_end for chunk in w.records["j1"].chunks)
     assert waits.starts.tolist() == [first], "behind the hole it begins where the part before it ends"
     w.run_until(lambda w: w.done("j1"))

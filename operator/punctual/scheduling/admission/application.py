@@ -54,7 +54,7 @@ class Application:
     @property
     def most(self) -> int:
         """Largest number of processors that it may use at a time."""
-        return self.plan.ground.most(self.demand)
+        return self.plan.timeline.most(self.demand)
 
 
 def refused_at_the_door(a: Application) -> Rejected | None:
@@ -104,28 +104,28 @@ def confinement(a: Application) -> str:
     return out
 
 
-def least_seconds(demand: Demand, ground: Timeline) -> float:
+def least_seconds(demand: Demand, timeline: Timeline) -> float:
     """Return the seconds that set-up and one unit take on the fastest processor; 0 if no unit is left."""
     if not demand.ranges:
         return 0.0
-    speeds = ground.allowed(demand).speeds
+    speeds = timeline.allowed(demand).speeds
     quickest = 1.0 if speeds is None else float(speeds.min(initial=np.inf))
     return demand.cost.setup + demand.cost.tau + demand.cost.chi * quickest
 
 
-def too_late(demand: Demand, ground: Timeline, now: float) -> bool:
+def too_late(demand: Demand, timeline: Timeline, now: float) -> bool:
     """Whether no processor could compute one unit by the due time, even if it were free now."""
     left = demand.due - now
-    if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, tested at every decision
+    if timeline.speeds is None and left >= demand.cost.seconds(1):  # the usual case, tested at every decision
         return False
-    return demand.surely_late - now < least_seconds(demand, ground)
+    return demand.surely_late - now < least_seconds(demand, timeline)
 
 
 def starts_too_late(a: Application) -> Rejected | None:
     """Refuse a job if set-up, margin and one unit alone take longer than the time to the deadline."""
-    if not too_late(a.demand, a.plan.ground, a.now):
+    if not too_late(a.demand, a.plan.timeline, a.now):
         return None
-    least = least_seconds(a.demand, a.plan.ground)
+    least = least_seconds(a.demand, a.plan.timeline)
     left = a.demand.due - a.now
     ahead = a.job.deadline - a.now
     if ahead <= 0:
@@ -142,7 +142,7 @@ def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
     """Refuse a processors.min larger than the pool."""
     if a.demand.least <= a.most:
         return None
-    if a.plan.ground.confines(a.demand):
+    if a.plan.timeline.confines(a.demand):
         text = f"spec.processors.min is {a.demand.least}, but it can use {some(a.most, 'processor')}{confinement(a)}"
         return Rejected(reasons.INFEASIBLE_CAPACITY, text)
     there = some(a.total, "processor")
@@ -164,10 +164,10 @@ def wants_more_processors_than_units(a: Application) -> Rejected | None:
 
 def most_seconds(a: Application) -> float:
     """Return the longest time that the plan may give one chunk: all units on the slowest processor, until it is due."""
-    ground, demand, left = a.plan.ground, a.demand, a.demand.due - a.now
+    timeline, demand, left = a.plan.timeline, a.demand, a.demand.due - a.now
     if a.shared:
         return left
-    slowest = 1.0 if ground.speeds is None else float(ground.speeds.max(initial=0.0))
+    slowest = 1.0 if timeline.speeds is None else float(timeline.speeds.max(initial=0.0))
     alone = demand.cost.setup + demand.ranges.total * (demand.cost.tau + demand.cost.chi * slowest)
     return min(alone, left)
 

@@ -40,16 +40,16 @@ def admit(a: Application) -> Accepted[Plan] | Rejected:
 
 def accepted(plan: Plan, uid: str, *, moved: bool) -> Accepted[Plan]:
     """Return the answer to a job that the plan contains; ``moved``: other placements are not where they were."""
-    booking = plan.booking_of(uid)
+    placement = plan.placement_of(uid)
     tested = 1 + len(plan) if moved else 1
-    return Accepted(booking.demand, booking.processors, booking.start, booking.finish, plan, moved, tested)
+    return Accepted(placement.demand, placement.processors, placement.start, placement.finish, plan, moved, tested)
 
 
 def current(plan: Plan, now: float, busy: Mapping[Place, float]) -> Plan:
     """Return the plan for a demand placed now. ``busy``: leftover chunks, too, must first leave their places."""
     plan = plan.at(now)
-    if (ground := plan.ground.holding(busy)) is not plan.ground:
-        plan = replace(plan, ground=ground, behind=plan.after.holding(busy))
+    if (timeline := plan.timeline.holding(busy)) is not plan.timeline:
+        plan = replace(plan, timeline=timeline, own_after=plan.after.holding(busy))
     return plan.held(np.array([busy.get(place, now) for place in plan.places], dtype=np.float64))
 
 
@@ -65,18 +65,18 @@ class PlanTest:
 
     def under(self, demand: Demand, deadline: float) -> Demand:
         """Return the demand of a new job under another absolute deadline, with its due time and queue key."""
-        return self.plan.ground.under(demand, deadline)
+        return self.plan.timeline.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
         """Return when the demand is done behind all placements and windows at the latest, whatever its partition."""
-        ground, demand = self.plan.after, demand.anew()
-        after = ground.allowed(demand)
+        timeline, demand = self.plan.after, demand.anew()
+        after = timeline.allowed(demand)
         if not after.ready.size:
             return inf
         begin = max(float(after.ready.max(initial=0.0)), after.port, demand.not_before, demand.running_until)
-        begin = max([begin, *(hold.until for hold in ground.holds)])
-        if after.around is not None:
-            begin = max(begin, after.around.over())
+        begin = max([begin, *(hold.until for hold in timeline.holds)])
+        if after.blackouts is not None:
+            begin = max(begin, after.blackouts.over())
         cost, slowest = demand.cost, 1.0 if after.speeds is None else max(1.0, float(after.speeds.max(initial=1.0)))
         chunks = after.ready.size + len(demand.ranges.parts)
         return begin + chunks * cost.setup + demand.ranges.total * (cost.tau + slowest * cost.chi)
@@ -112,7 +112,7 @@ class ExactSchedule:
     def movable(self, demand: Demand) -> Plan | None:
         """Return the plan if a demand does not fit behind it, but might fit before another placement."""
         plan = self.plan
-        if overloaded(plan.ground, plan.demands, demand):
+        if overloaded(plan.timeline, plan.demands, demand):
             return None
         return plan if not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall) else None
 
@@ -144,41 +144,41 @@ class ExactSchedule:
         """
         places, ports = self.plan.places, dict(ports)
         in_turn = True  # OnePort: no earlier job is still to send
-        for booking in self.plan:
+        for placement in self.plan:
             if not free:
                 return
-            here = self._turn_of(now, booking, free)
-            for w in booking.where[here].tolist():
+            here = self._turn_of(now, placement, free)
+            for w in placement.where[here].tolist():
                 del free[places[w]]
-            begins = here if booking.demand.not_before <= now else []
+            begins = here if placement.demand.not_before <= now else []
             reduces = True
-            if booking.demand.eligible is not None and booking.demand.eligible.ports:
-                begins, reduces = self._with_ports(booking, booking.demand.eligible, begins, ports)
-            begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
+            if placement.demand.eligible is not None and placement.demand.eligible.ports:
+                begins, reduces = self._with_ports(placement, placement.demand.eligible, begins, ports)
+            begins, in_turn = self._those_who_may(placement, begins, in_turn=in_turn)
             if begins:
-                yield self._started(now, booking, begins)
-            if reduces and self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
+                yield self._started(now, placement, begins)
+            if reduces and self._reduce_may(now, placement) and (place := places[placement.reducer or 0]) in free:
                 del free[place]
-                if booking.demand.not_before <= now:
-                    yield ReduceStart(booking.demand.uid, place)
+                if placement.demand.not_before <= now:
+                    yield ReduceStart(placement.demand.uid, place)
 
     def _with_ports(
-        self, booking: Placement, eligible: Eligible, begins: list[int], ports: dict[str, Ports]
+        self, placement: Placement, eligible: Eligible, begins: list[int], ports: dict[str, Ports]
     ) -> tuple[list[int], bool]:
         """Return the positions with free host ports that may begin, and whether the reduce step has them.
 
         Earlier placements get their ports first: ``ports``, by node, has theirs afterwards, used or not yet.
         """
         none: Ports = frozenset()
-        nodes = [self.plan.places[w].node for w in booking.where.tolist()]
+        nodes = [self.plan.places[w].node for w in placement.where.tolist()]
         begins = [i for i in begins if not eligible.conflicts(ports.get(nodes[i], none))]
-        reducer = None if booking.reducer is None else self.plan.places[booking.reducer].node
+        reducer = None if placement.reducer is None else self.plan.places[placement.reducer].node
         reduces = reducer is None or not eligible.conflicts(ports.get(reducer, none))
         for node in [*nodes, *([] if reducer is None else [reducer])]:
             ports[node] = ports.get(node, none) | eligible.ports
         return begins, reduces
 
-    def _turn_of(self, now: float, booking: Placement, free: Mapping[Place, None]) -> list[int]:
+    def _turn_of(self, now: float, placement: Placement, free: Mapping[Place, None]) -> list[int]:
         """Return the first position on each free place that may start now.
 
         With reserved windows, a chunk may have to wait although its processor is free. A job later in the plan may use
@@ -186,55 +186,55 @@ class ExactSchedule:
         """
         places = self.plan.places
         first: dict[int, int] = {}  # by place: one place may have several chunks
-        for i, w in enumerate(booking.where.tolist()):
+        for i, w in enumerate(placement.where.tolist()):
             if places[w] in free:
                 first.setdefault(w, i)
         if not self._windows:
             return list(first.values())
-        together = booking.demand.least if booking.demand.least > 1 else 0
-        begins = [booking.starts[0 if i < together else i] for i in first.values()]
+        together = placement.demand.least if placement.demand.least > 1 else 0
+        begins = [placement.starts[0 if i < together else i] for i in first.values()]
         return [i for i, at in zip(first.values(), begins, strict=True) if at <= now + tolerance(now)]
 
-    def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
+    def _those_who_may(self, placement: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return the positions with free processors that may begin, and whether later jobs may still send."""
-        ground, least = self.plan.ground, booking.demand.least
+        timeline, least = self.plan.timeline, placement.demand.least
         if least > 1 and begins[:least] != list(range(least)):
             begins = []  # the first of them begin together or not at all
         if self._windows:  # they begin at their planned times
             return begins, True
-        if ground.together(booking.demand) and len(begins) < booking.processors:
+        if timeline.together(placement.demand) and len(begins) < placement.processors:
             begins = []
-        if not ground.discipline.one_port:
+        if not timeline.discipline.one_port:
             return begins, in_turn
         if not in_turn:
             return [], False
         run = [position for i, position in enumerate(begins) if position == i]  # in transfer order
-        return run, len(run) == booking.where.size
+        return run, len(run) == placement.where.size
 
-    def _reduce_may(self, now: float, booking: Placement) -> bool:
+    def _reduce_may(self, now: float, placement: Placement) -> bool:
         """Whether a reduce step is placed and may begin; with reserved windows, not before its planned start."""
-        if booking.reducer is None:
+        if placement.reducer is None:
             return False
-        return not self._windows or booking.finish - booking.demand.reduce <= now + tolerance(now)
+        return not self._windows or placement.finish - placement.demand.reduce <= now + tolerance(now)
 
-    def _started(self, now: float, booking: Placement, positions: list[int]) -> ChunkStart:
+    def _started(self, now: float, placement: Placement, positions: list[int]) -> ChunkStart:
         """Take the first chunk at each of these positions out of the plan."""
-        plan, pieces = self.plan, booking.pieces()
+        plan, pieces = self.plan, placement.pieces()
         chunks = {position: pieces[position][0] for position in positions}
-        at = booking.where[positions]
+        at = placement.where[positions]
         sizes = np.array([piece.size for piece in chunks.values()])
-        walk = plan.ground.walk(at, sizes, np.full(at.size, now), booking.demand.cost)
-        booked = booking.ends[positions]
+        walk = plan.timeline.walk(at, sizes, np.full(at.size, now), placement.demand.cost)
+        booked = placement.ends[positions]
         ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # same sum, other rounding
         walk = walk._replace(ends=ends)
-        self.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
+        self.plan = plan.created(placement, chunks, walk.ends.tolist(), walk.port)
         placed = [(piece, plan.places[w]) for piece, w in zip(chunks.values(), at.tolist(), strict=True)]
-        return ChunkStart(booking.demand.uid, placed, walk)
+        return ChunkStart(placement.demand.uid, placed, walk)
 
     @property
     def _windows(self) -> bool:
         """Whether there are reserved windows: work then begins at its planned time, not as soon as it can."""
-        return self.plan.ground.around is not None
+        return self.plan.timeline.blackouts is not None
 
     def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:
         """Return the places that no placement needs, and those that wait for one that begins later.
@@ -249,13 +249,13 @@ class ExactSchedule:
         """Return the places that placements need, and when the first of them begins there."""
         found: dict[int, Claim] = {}
         places = self.plan.places
-        for booking in self.plan:
-            begins = list(zip(booking.where.tolist(), booking.starts.tolist(), strict=True))
-            if booking.reducer is not None:
-                begins.append((booking.reducer, booking.finish - booking.demand.reduce))
+        for placement in self.plan:
+            begins = list(zip(placement.where.tolist(), placement.starts.tolist(), strict=True))
+            if placement.reducer is not None:
+                begins.append((placement.reducer, placement.finish - placement.demand.reduce))
             for w, at in begins:
                 if w not in found or at < found[w].begin:
-                    found[w] = Claim(places[w], at, booking.demand.uid)
+                    found[w] = Claim(places[w], at, placement.demand.uid)
         return found.values()
 
     def wake(self, now: float) -> float | None:
@@ -318,9 +318,9 @@ def broken(promised: Iterable[Demand], short: Shortfall, now: float) -> str:
 
 def _overload(a: Application) -> str | None:
     """Return the demanded and available processor time, if no order of the promised jobs can finish the load."""
-    if not len(a.plan) or not overloaded(a.plan.ground, a.plan.demands, a.demand):
+    if not len(a.plan) or not overloaded(a.plan.timeline, a.plan.demands, a.demand):
         return None
-    load = load_before(a.plan.ground, a.plan.demands, a.demand)
+    load = load_before(a.plan.timeline, a.plan.demands, a.demand)
     before = f"{span(load.work)} are promised to {some(load.jobs, 'job')} by then, and " if load.jobs else ""
     return (
         f"take {span(a.demand.work)} of processor time; {before}{some(load.processors, 'processor')} of {a.cpu:g} CPU "
@@ -330,10 +330,10 @@ def _overload(a: Application) -> str | None:
 
 def _reserved(a: Application) -> str:
     """Return a note on reserved windows that take processors."""
-    around = a.plan.ground.allowed(a.demand).around
-    if around is None:
+    blackouts = a.plan.timeline.allowed(a.demand).blackouts
+    if blackouts is None:
         return ""
-    held = len(set(around.place[around.start < a.demand.due].tolist()))
+    held = len(set(blackouts.place[blackouts.start < a.demand.due].tolist()))
     return f" ({held} of them reserved for a time before that)" if held else ""
 
 
@@ -341,7 +341,7 @@ def _restraint(a: Application, short: Shortfall) -> str:
     """Return a note on why so many processors are not enough although their total time is."""
     if short.fit < short.units or short.usable < a.demand.least:
         return ""
-    d = a.plan.ground.discipline
+    d = a.plan.timeline.discipline
     by = {
         "in equal parts": d.partition == "EPR",
         "on all useful processors": d.assign == "AN",

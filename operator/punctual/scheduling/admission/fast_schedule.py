@@ -57,7 +57,7 @@ class FastSchedule(Queue):
     counts_on_ends: ClassVar[bool] = False
 
     fast: FastQueue
-    ground: Timeline
+    timeline: Timeline
     """The timeline that it was made on: processors, and what they share."""
     jobs: dict[str, WaitingJob]
     ends: dict[Place, float]
@@ -67,19 +67,21 @@ class FastSchedule(Queue):
 
     @classmethod
     def of(
-        cls, now: float, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, beta: float = 1.0
+        cls, now: float, places: Sequence[Place], timeline: Timeline, demands: Iterable[Demand], *, beta: float = 1.0
     ) -> "FastSchedule | Obstacle":
         """Make the queue of all waiting demands, or return the first that it could not promise.
 
         ``beta``: of a further job to be tested, if inputs share a port.
         """
         demands = list(demands)
-        fast = to_fast(now, ground, demands, beta=beta)
+        fast = to_fast(now, timeline, demands, beta=beta)
         if isinstance(fast, Obstacle):
             return fast
-        ready = zip(places, ground.ready.tolist(), strict=True)
+        ready = zip(places, timeline.ready.tolist(), strict=True)
         ends = {place: end for place, end in ready if end > now}
-        return cls(fast, ground, {d.uid: _waiting(d) for d in demands}, ends, Plan.holding(places, ground, (), ground))
+        return cls(
+            fast, timeline, {d.uid: _waiting(d) for d in demands}, ends, Plan.holding(places, timeline, (), timeline)
+        )
 
     def room(self, now: float, demand: Demand) -> SlackAnswer | Obstacle:
         """Test whether one more job fits, or return why the fast test cannot judge it."""

@@ -98,28 +98,28 @@ def obstacle(demand: Demand, *, now: float, processors: int) -> Obstacle | None:
 
 
 def to_fast(
-    now: float, ground: Timeline, demands: Iterable[Demand], *, grain: float = 1.0, beta: float = 1.0
+    now: float, timeline: Timeline, demands: Iterable[Demand], *, grain: float = 1.0, beta: float = 1.0
 ) -> FastQueue | Obstacle:
     """Return the queue of all waiting demands, with slacks from the running work; or the first that it cannot promise.
 
-    ``ground``: when processors and the port are free of running work, without placements; ``grain``: as of the queue. A
-    job with a lower β than the queue's, or one that the queue refuses only because of outdated slacks, may be tested by
-    a new queue that contains it: O(n) for n waiting jobs.
+    ``timeline``: when processors and the port are free of running work, without placements. ``grain``: as of the queue.
+    A job with a lower β than the queue's, or one that the queue refuses only because of outdated slacks, may be tested
+    by a new queue that contains it: O(n) for n waiting jobs.
     """
-    processors = ground.ready.size
-    if ground.speeds is not None:
+    processors = timeline.ready.size
+    if timeline.speeds is not None:
         return Obstacle("", "processors differ in speed")
-    if ground.sites.closed:
+    if timeline.sites.closed:
         return Obstacle("", "some processors are for some jobs only")
     line = sorted(demands, key=turn_of)
     if no := next((no for d in line if (no := obstacle(d, now=now, processors=processors))), None):
         return no
     fast = FastQueue(
         processors,
-        beta=min([beta, *(d.cost.beta for d in line)]) if ground.discipline.one_port else None,
+        beta=min([beta, *(d.cost.beta for d in line)]) if timeline.discipline.one_port else None,
         grain=grain,
-        ends=ground.ready[ground.ready > now].tolist(),
-        port=ground.port,
+        ends=timeline.ready[timeline.ready > now].tolist(),
+        port=timeline.port,
         origin=now,
     )
     for demand in line:

@@ -181,11 +181,11 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     if isinstance(where, Refused):
         return where
     held = BookedReservation(asked, tuple(plan.places[i] for i in where.tolist()))
-    ground = replace(plan.ground, around=_with(plan, ahead, where, asked))
-    kept = plan.retimed(ground)
+    timeline = replace(plan.timeline, blackouts=_with(plan, ahead, where, asked))
+    kept = plan.retimed(timeline)
     if not _moved(plan, kept):
         return Accepted(held, kept)
-    anew, missed = Plan.of(plan.places, ground, plan.demands, stop=True)
+    anew, missed = Plan.of(plan.places, timeline, plan.demands, stop=True)
     if not missed:
         return Accepted(held, anew)
     if kept.keeps_all():
@@ -199,12 +199,12 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
 
 def _with(plan: Plan, ahead: BookedReservations, where: NDArray[np.intp], asked: Reservation) -> Blackouts:
     """Return the blackouts of the plan's timeline, this reservation included."""
-    around = plan.ground.around
-    if around is None:
+    blackouts = plan.timeline.blackouts
+    if blackouts is None:
         none = np.empty(0)
-        around = Blackouts.of(len(plan.places), np.empty(0, dtype=np.intp), none, none, clearance=ahead.clearance)
-    sent = asked.sent if plan.ground.discipline.one_port else asked.start
-    return around.plus(where, asked.start, asked.end, sent, owner=ahead.number(asked.group))
+        blackouts = Blackouts.of(len(plan.places), np.empty(0, dtype=np.intp), none, none, clearance=ahead.clearance)
+    sent = asked.sent if plan.timeline.discipline.one_port else asked.start
+    return blackouts.plus(where, asked.start, asked.end, sent, owner=ahead.number(asked.group))
 
 
 def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
@@ -216,23 +216,23 @@ def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
         return Refused(reasons.INFEASIBLE_RESERVATION, f"{window} for {span(asked.end - asked.start)}: {why}")
     throughout = there & ahead.free(plan.places, asked.start, asked.end)
     soonest = max(now, asked.start - ahead.clearance)
-    able = throughout & (plan.ground.ready <= soonest + tolerance(asked.start))
+    able = throughout & (plan.timeline.ready <= soonest + tolerance(asked.start))
     if np.count_nonzero(able) < n:
         if np.count_nonzero(throughout) < n:
             why = f"enough are free at each time, but only {np.count_nonzero(throughout)} from start to end"
         else:
             why = f"running chunks will still occupy all but {np.count_nonzero(able)}"
         return Refused(reasons.INFEASIBLE_RESERVATION, f"{some(n, 'processor')}: {why}")
-    since = plan.ground.ready
-    if plan.ground.around is not None:
-        since = np.maximum(since, plan.ground.around.idle_since(asked.start))
+    since = plan.timeline.ready
+    if plan.timeline.blackouts is not None:
+        since = np.maximum(since, plan.timeline.blackouts.idle_since(asked.start))
     best = np.lexsort((-since, np.where(able, _disturbed(asked, plan), inf)))[:n]
     return np.sort(best)
 
 
 def _there(asked: Reservation, plan: Plan) -> NDArray[np.bool_]:
     """Return which places are on its nodes, without those that are there for jobs that name them."""
-    closed = plan.ground.sites.closed
+    closed = plan.timeline.sites.closed
     if asked.nodes is None and not closed:
         return np.ones(len(plan.places), dtype=bool)
     wanted = (asked.nodes is None or place.node in asked.nodes for place in plan.places)
@@ -241,7 +241,7 @@ def _there(asked: Reservation, plan: Plan) -> NDArray[np.bool_]:
 
 def _total(plan: Plan) -> int:
     """Return the number of processors that can be reserved."""
-    closed = plan.ground.sites.closed
+    closed = plan.timeline.sites.closed
     return sum(place.node not in closed for place in plan.places) if closed else len(plan.places)
 
 
@@ -263,11 +263,11 @@ def _objection(
     booked = ahead.calendar.most(asked.start, asked.end)
     if total - booked < n:
         return f"at some time in it, {booked} of {total} are reserved"
-    if plan.ground.discipline.one_port and asked.sends:
+    if plan.timeline.discipline.one_port and asked.sends:
         if ahead.port.most(asked.start, asked.sent):
             return "its input would be sent at the same time as another reservation's"
-        if plan.ground.port > asked.start + tolerance(asked.start):
-            return f"running transfers occupy the port for {span(plan.ground.port - now)} from now"
+        if plan.timeline.port > asked.start + tolerance(asked.start):
+            return f"running transfers occupy the port for {span(plan.timeline.port - now)} from now"
     return None
 
 
@@ -299,9 +299,9 @@ def next_start(
     length, at = asked.end - asked.start, max(not_before, now)
     if n == 0:
         return None
-    sends = plan.ground.discipline.one_port and asked.sends
+    sends = plan.timeline.discipline.one_port and asked.sends
     if sends:
-        at = max(at, plan.ground.port)
+        at = max(at, plan.timeline.port)
     while True:
         start = ahead.calendar.next_window(n, length, capacity=_total(plan), not_before=at)
         if start is None:
@@ -314,7 +314,7 @@ def next_start(
         for exact in (start, start + tolerance(start)):  # touching windows that are moved: their ends are rounded again
             if not isinstance(_room(asked.at(exact), ahead, plan, now), Refused):
                 return exact
-        ready = plan.ground.ready + ahead.clearance
+        ready = plan.timeline.ready + ahead.clearance
         at = min(ahead.ends_after(start), float(ready[ready > start].min(initial=inf)))
         if at == inf:
             return None

@@ -168,7 +168,7 @@ class Queue(ABC):
 
     __slots__ = ()
 
-    ground: Timeline
+    timeline: Timeline
     """The timeline that it was made on: processors, and what they share."""
     jobs: Mapping[str, Waiting]
     plan: Plan
@@ -257,17 +257,17 @@ class QueueTest:
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
-        if not self.line.ground.ready.size or too_late(demand, self.line.ground, self.now):
+        if not self.line.timeline.ready.size or too_late(demand, self.line.timeline, self.now):
             return False
         return self.line.fits(self.now, demand)
 
     def under(self, demand: Demand, deadline: float) -> Demand:
         """Return the demand under another absolute deadline."""
-        return self.line.ground.under(demand, deadline)
+        return self.line.timeline.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
         """Return the latest time at which a demand behind all others is done; no other demand is due later."""
-        least = self.now + least_seconds(demand, self.line.ground)
+        least = self.now + least_seconds(demand, self.line.timeline)
         return max(self.line.over(self.now, demand), least, *self.line.dues())
 
     def turns(self, demand: Demand) -> Iterable[float]:

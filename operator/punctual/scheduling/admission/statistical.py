@@ -109,7 +109,7 @@ class StatisticalQueue(Queue):
     kind: ClassVar[ScheduleKind] = "Statistical"
     counts_on_ends: ClassVar[bool] = False
 
-    ground: Timeline
+    timeline: Timeline
     bound: float
     jobs: dict[str, WaitingLoad] = field(default_factory=dict)
     ends: dict[Place, float] = field(default_factory=dict)
@@ -122,12 +122,12 @@ class StatisticalQueue(Queue):
 
     @classmethod
     def of(
-        cls, now: float, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, bound: float
+        cls, now: float, places: Sequence[Place], timeline: Timeline, demands: Iterable[Demand], *, bound: float
     ) -> "StatisticalQueue":
         """Make the queue of all waiting demands and the running work."""
-        ready = zip(places, ground.ready.tolist(), strict=True)
+        ready = zip(places, timeline.ready.tolist(), strict=True)
         ends = {place: end for place, end in ready if end > now}
-        line = cls(ground, bound, ends=ends, port=ground.port, plan=Plan.holding(places, ground, (), ground))
+        line = cls(timeline, bound, ends=ends, port=timeline.port, plan=Plan.holding(places, timeline, (), timeline))
         for demand in demands:
             line.join(demand)
         return line
@@ -135,7 +135,7 @@ class StatisticalQueue(Queue):
     @property
     def processors(self) -> int:
         """Number of processors."""
-        return int(self.ground.ready.size)
+        return int(self.timeline.ready.size)
 
     def room(self, now: float, demand: Demand) -> UtilizationAnswer:
         """Test whether a job may be admitted (algorithm 12). Its demand replaces the one that it has in the queue."""
@@ -154,15 +154,15 @@ class StatisticalQueue(Queue):
         scopes: set[frozenset[str] | None] = {None}
         if self.takes_any and asked.eligible is None:
             return scopes
-        nodes, own = self.ground.sites.nodes, self.ground.sites.nodes(asked.eligible)
+        nodes, own = self.timeline.sites.nodes, self.timeline.sites.nodes(asked.eligible)
         return scopes | {there for job in jobs if own <= (there := nodes(job.eligible))}
 
     def _highest(self, now: float, jobs: Iterable[WaitingLoad], nodes: frozenset[str] | None) -> float:
         """Return the highest utilization of the jobs that may run on these nodes alone."""
         processors = self.processors
         if nodes is not None:
-            processors = self.ground.sites.at(Eligible(nodes)).size
-            jobs = [job for job in jobs if self.ground.sites.nodes(job.eligible) <= nodes]
+            processors = self.timeline.sites.at(Eligible(nodes)).size
+            jobs = [job for job in jobs if self.timeline.sites.nodes(job.eligible) <= nodes]
         start, highest = self._start(now, processors, nodes), 0.0
         for job in jobs:
             seconds = self._seconds(job, processors)
@@ -175,11 +175,11 @@ class StatisticalQueue(Queue):
     @property
     def takes_any(self) -> bool:
         """Whether each place may take the work of each job."""
-        return not self.confined and not self.ground.sites.closed
+        return not self.confined and not self.timeline.sites.closed
 
     def over(self, now: float, demand: Demand) -> float:
         """Return the due time at which a demand behind all others would be furthest below the bound."""
-        nodes = self.ground.sites.nodes(demand.eligible) if self.ground.confines(demand) else None
+        nodes = self.timeline.sites.nodes(demand.eligible) if self.timeline.confines(demand) else None
         processors = self._count(demand.eligible)
         if not processors:
             return inf
@@ -241,7 +241,7 @@ class StatisticalQueue(Queue):
 
     def wake(self, now: float) -> float | None:
         """Return when the port will be free, if a chunk must wait for it."""
-        one_port = self.ground.discipline.one_port
+        one_port = self.timeline.discipline.one_port
         return self.port if one_port and self.jobs and self.port > now + tolerance(now) else None
 
     def next(self, now: float, place: Place) -> NextChunk | None:
@@ -250,7 +250,7 @@ class StatisticalQueue(Queue):
             return None
         jobs: Iterable[WaitingLoad] = self.jobs.values()
         if not self.takes_any:
-            jobs = [job for job in jobs if place.node in self.ground.sites.nodes(job.eligible)]
+            jobs = [job for job in jobs if place.node in self.timeline.sites.nodes(job.eligible)]
         job = min(jobs, key=lambda job: (job.due <= now, job.turn), default=None)
         if job is None:
             return None
@@ -270,17 +270,17 @@ class StatisticalQueue(Queue):
 
     def _count(self, eligible: Eligible | None) -> int:
         """Return the number of processors that a job may use."""
-        sites = self.ground.sites
+        sites = self.timeline.sites
         return self.processors if eligible is None and not sites.closed else int(sites.at(eligible).size)
 
     def _start(self, now: float, processors: int, nodes: frozenset[str] | None) -> float:
         """Return when the first waiting job begins: running work counts as spread over all processors."""
         ends = [end for place, end in self.ends.items() if nodes is None or place.node in nodes]
         running = sum(max(0.0, end - now) for end in ends) / max(1, processors)
-        return max(now, self.port if self.ground.discipline.one_port else now) + running
+        return max(now, self.port if self.timeline.discipline.one_port else now) + running
 
     def _seconds(self, job: WaitingLoad, processors: int) -> float:
-        return job.seconds(max(1, processors), one_port=self.ground.discipline.one_port)
+        return job.seconds(max(1, processors), one_port=self.timeline.discipline.one_port)
 
 
 def _arithmetic(line: StatisticalQueue, highest: float, now: float) -> str:

@@ -49,13 +49,13 @@ class UtilizationTest:
     """Admission test at one time, for callers that test one demand after the other."""
 
     now: float
-    ground: Timeline
+    timeline: Timeline
     nodes: Sequence[FluidNode]
     jobs: Collection[FluidJob]
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
-        if not self.nodes or demand.reduce or demand.least > 1 or too_late(demand, self.ground, self.now):
+        if not self.nodes or demand.reduce or demand.least > 1 or too_late(demand, self.timeline, self.now):
             return False
         return self.arranged(demand).kept
 
@@ -66,7 +66,7 @@ class UtilizationTest:
 
     def under(self, demand: Demand, deadline: float) -> Demand:
         """Return the demand under another absolute deadline."""
-        return self.ground.under(demand, deadline)
+        return self.timeline.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
         """Return a due time by which the demand is certainly done: it begins when all other jobs have ended."""
@@ -112,7 +112,7 @@ class UtilizationSchedule:
 
     def test(self, now: float, current: Current) -> UtilizationTest:  # noqa: ARG002  as every schedule
         """Return the test for demands at this time."""
-        return UtilizationTest(now, self.plan.ground, self.nodes(now), self.look(now))
+        return UtilizationTest(now, self.plan.timeline, self.nodes(now), self.look(now))
 
     def judge(self, a: Application) -> Accepted[Arrangement] | Rejected:
         """Promise a job if the needs of all jobs fit the nodes with it, now and when others have ended."""
@@ -122,7 +122,7 @@ class UtilizationSchedule:
             field = "spec.reduce" if a.demand.reduce else f"spec.processors.min {a.demand.least}"
             text = f"{field}: a pool with admission Utilization cannot promise it, because its jobs have one pod each"
             return Rejected(reasons.INFEASIBLE_CAPACITY, text, placements=0)
-        test = UtilizationTest(a.now, self.plan.ground, self.nodes(a.now), self.look(a.now))
+        test = UtilizationTest(a.now, self.plan.timeline, self.nodes(a.now), self.look(a.now))
         found = test.arranged(a.demand)
         if not found.kept:
             return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, test), by_time=True)

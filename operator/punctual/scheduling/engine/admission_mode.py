@@ -112,7 +112,7 @@ class AdmissionMode:
 
     def line_up(self, now: float, *, beta: float = 1.0) -> bool:
         """Switch to the fast or statistical test, with all waiting work; return whether it keeps every promise."""
-        places, ground = self.planner.ground(now)
+        places, timeline = self.planner.timeline(now)
         spec = self.state.spec
         if self.state.ahead.held:  # the fast test assumes all processors at any time
             return False
@@ -120,9 +120,9 @@ class AdmissionMode:
         if not self.state.terms.guaranteed:
             bound = spec.bound if self.state.misses.bound is None else self.state.misses.bound
             assert bound is not None
-            line = StatisticalQueue.of(now, places, ground, self.planner.demands(now), bound=bound)
+            line = StatisticalQueue.of(now, places, timeline, self.planner.demands(now), bound=bound)
         else:
-            line = FastSchedule.of(now, places, ground, self.planner.demands(now), beta=beta)
+            line = FastSchedule.of(now, places, timeline, self.planner.demands(now), beta=beta)
         if isinstance(line, Obstacle):
             return False
         self.state.schedule = line
@@ -131,23 +131,23 @@ class AdmissionMode:
     def _share(self, now: float) -> None:
         """Make the schedule of shared processors again, with all promised work that has no pod."""
         self.refit.replan(now)
-        places, ground = self.planner.ground(now)
+        places, timeline = self.planner.timeline(now)
         fluid = self.planner.fluid()
         waiting = {st.job.uid: ledger.remaining(st.job.units, st.record) for st in self.planner.promised()}
         self.state.schedule = UtilizationSchedule(
             look=fluid.strictly,
             look_kept=fluid.leniently,
             nodes=fluid.nodes,
-            plan=Plan.holding(places, ground, (), ground),
+            plan=Plan.holding(places, timeline, (), timeline),
             waiting={uid: left for uid, left in waiting.items() if left},
         )
 
     def widen(self, now: float, st: JobState) -> None:
         """Let the schedule include the nodes, closed to pods without rules, on which a job's pods may run."""
         state, eligible = self.state, self.planner.eligibility.nodes(st)
-        if eligible is None or state.processors.closed & eligible.nodes <= state.plan.ground.sites.closed:
+        if eligible is None or state.processors.closed & eligible.nodes <= state.plan.timeline.sites.closed:
             return
-        plan = state.plan.upon(*self.planner.ground(now)) if self._exact else None
+        plan = state.plan.upon(*self.planner.timeline(now)) if self._exact else None
         if plan is not None and plan.keeps_all():
             self.planner.adopt(plan, now)
         else:

@@ -105,10 +105,10 @@ class Dispatcher:
         if not self.planner.eligibility.ports():
             return []
         wanted: list[tuple[str, Ports, float, str]] = []
-        for booking in self.state.plan:
-            if (eligible := booking.demand.eligible) is not None and eligible.ports:
-                for w, begin in zip(booking.where.tolist(), booking.starts.tolist(), strict=True):
-                    wanted.append((self.state.plan.places[w].node, eligible.ports, begin, booking.demand.uid))
+        for placement in self.state.plan:
+            if (eligible := placement.demand.eligible) is not None and eligible.ports:
+                for w, begin in zip(placement.where.tolist(), placement.starts.tolist(), strict=True):
+                    wanted.append((self.state.plan.places[w].node, eligible.ports, begin, placement.demand.uid))
         found = []
         for place, occupant in self.state.processors.occupants.items():
             held = st.job.rules.ports if (st := self.state.jobs.get(occupant.job)) is not None else NO_PORTS
@@ -224,7 +224,7 @@ class Dispatcher:
 
     def _unplanned(self, free: Iterable[Place]) -> list[Place]:
         """Return the free places of closed nodes that the schedule does not know: it was made without them."""
-        closed = self.state.processors.closed - self.state.plan.ground.sites.closed
+        closed = self.state.processors.closed - self.state.plan.timeline.sites.closed
         return [place for place in free if place.node in closed] if closed else []
 
     def _held_up(self, now: float) -> bool:
@@ -356,10 +356,10 @@ class Dispatcher:
             pieces.append((piece, place))
             left -= Ranges.of(piece)
         if pieces:
-            planned, at = self.state.plan.ground, np.full(len(pieces), now)
+            planned, at = self.state.plan.timeline, np.full(len(pieces), now)
             speeds = self.state.processors.speeds([place for _, place in pieces])
-            ground = Timeline(at, planned.discipline, planned.port, speeds)
-            walk = ground.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
+            timeline = Timeline(at, planned.discipline, planned.port, speeds)
+            walk = timeline.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
             if walk.port > now:
                 booked = min((b.start for b in self.state.plan), default=np.inf)
                 if walk.port > booked + tolerance(booked) or self.state.ahead.sendable(now, walk.port - now) > now:

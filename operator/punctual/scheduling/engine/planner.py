@@ -64,11 +64,11 @@ class Planner:
         """Plan all promised jobs again, as if the state had changed; ``stop`` at the first miss."""
         changes = changes or UNCHANGED
         planner = Planner(self.state.assuming(changes), self.lifecycle)
-        places, ground = planner.ground(now, changes)
-        plan, missed = Plan.of(places, ground, planner.demands(now, changes), stop=stop)
+        places, timeline = planner.timeline(now, changes)
+        plan, missed = Plan.of(places, timeline, planner.demands(now, changes), stop=stop)
         return Outcome(plan, [short.uid for short in missed])
 
-    def ground(self, now: float, changes: Changes | None = None) -> tuple[list[Place], Timeline]:
+    def timeline(self, now: float, changes: Changes | None = None) -> tuple[list[Place], Timeline]:
         """Return the places that planning may use, and the times from which they are free."""
         changes = changes or UNCHANGED
         ends = self._ends(now, changes.but, changes.stays)
@@ -80,7 +80,7 @@ class Planner:
         """Return the plan for a demand placed now: leftover chunks have yet to be told to leave, and all can be."""
         busy = self.busy(now)
         plan = self.state.plan
-        ready = dict(zip(plan.places, plan.ground.ready.tolist(), strict=True))
+        ready = dict(zip(plan.places, plan.timeline.ready.tolist(), strict=True))
         if any(ready.get(place, 0.0) > busy[place] + tolerance(now) for place in self.leftovers(now)):
             anew, missed = self.trial(now, stop=True)
             plan = plan if missed else anew
@@ -323,13 +323,13 @@ class Planner:
             promise = st.record.promise
             if promise is None:
                 continue
-            booking = booked.get(st.job.uid)
-            finish = max(self.running_until(st, now), booking.finish if booking else 0.0)
+            placement = booked.get(st.job.uid)
+            finish = max(self.running_until(st, now), placement.finish if placement else 0.0)
             told, step = promise, max(FORECAST_STEP, MOVED * (finish - now))
             if abs(finish - promise.finish) > step:
                 told = told._replace(finish=finish)
-            if booking and not st.record.started and abs(booking.start - promise.start) > step:
-                told = told._replace(start=booking.start, processors=booking.processors)
+            if placement and not st.record.started and abs(placement.start - promise.start) > step:
+                told = told._replace(start=placement.start, processors=placement.processors)
             if told != promise:
                 st.record = st.record._replace(promise=told)
                 self.state.touch(st)

@@ -80,8 +80,8 @@ class Repair:
         plan, missed = self.planner.trial(now, Changes(stays=stays), stop=True)
         if not missed:
             return plan
-        places, ground = self.planner.ground(now, Changes(stays=stays))
-        kept = self.state.plan.upon(places, ground)
+        places, timeline = self.planner.timeline(now, Changes(stays=stays))
+        kept = self.state.plan.upon(places, timeline)
         return kept if kept and kept.keeps_all() else None
 
     def _kept(self, now: float, anew: Plan) -> Plan | None:
@@ -90,7 +90,7 @@ class Repair:
         demands = {d.uid: d for d in self.planner.demands(now)}
         if {d.uid: d.ranges for d in old.demands} != {uid: d.ranges for uid, d in demands.items()}:
             return None
-        kept = old.upon(anew.places, anew.ground, {uid: d.eligible for uid, d in demands.items()})
+        kept = old.upon(anew.places, anew.timeline, {uid: d.eligible for uid, d in demands.items()})
         return kept if kept and kept.keeps_all() else None
 
     def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
@@ -108,7 +108,7 @@ class Repair:
             again = replace(demand, as_before=min(as_before, demand.most or as_before))
             line.append((promise.start, demand.order, again))
         plan, missed = Plan.in_turn(
-            anew.places, anew.ground, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
+            anew.places, anew.timeline, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
         )
         return None if missed else plan
 
@@ -190,7 +190,7 @@ class Repair:
         """Return a plan that keeps every promise with a job that is promised again; None: none is found."""
         demand = self.planner.demand(st, now)
         ahead = self.state.plan.at(now)
-        if demand and overloaded(ahead.ground, ahead.demands, demand):
+        if demand and overloaded(ahead.timeline, ahead.demands, demand):
             return None
         plan, missed = self.planner.trial(now, Changes(job=again), stop=True)
         return None if missed or self.planner.is_late(again, now) else plan

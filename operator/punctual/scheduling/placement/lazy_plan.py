@@ -36,7 +36,7 @@ class LazyPlan:
     """Placements of the first of them."""
     marks: list[Timeline] = field(default_factory=list)
     """Saved timelines: the one before each MARK-th placement."""
-    ground: Timeline = field(init=False)
+    timeline: Timeline = field(init=False)
     """Timeline behind the placements made so far."""
 
     def __post_init__(self) -> None:
@@ -44,9 +44,9 @@ class LazyPlan:
         if not self.marks:
             self.marks.append(self.origin)
         mark = min(len(self.made) // MARK, len(self.marks) - 1)
-        self.ground = self.marks[mark].copy()
-        for booking in self.made[mark * MARK :]:
-            self.ground.take(booking)
+        self.timeline = self.marks[mark].copy()
+        for placement in self.made[mark * MARK :]:
+            self.timeline.take(placement)
 
     def __len__(self) -> int:
         return len(self.demands)
@@ -56,7 +56,7 @@ class LazyPlan:
         """Whether all demands are placed."""
         return len(self.made) == len(self.demands)
 
-    def booking(self, i: int, *, beyond: int = 0) -> Placement:
+    def placement(self, i: int, *, beyond: int = 0) -> Placement:
         """Return the i-th placement; up to ``beyond`` further ones may be made together with it."""
         while len(self.made) <= i:
             begin = len(self.made)
@@ -67,23 +67,23 @@ class LazyPlan:
     def end(self) -> Timeline:
         """Return the timeline behind all placements; it must not be modified."""
         if self.demands:
-            self.booking(len(self.demands) - 1)
-        return self.ground
+            self.placement(len(self.demands) - 1)
+        return self.timeline
 
     def _next(self, demands: Sequence[Demand]) -> int | Shortfall:
         """Place the first of these demands, and those that can be placed together with it; return how many."""
-        got = place_next(demands, self.ground, self.made[-1] if self.made else None)
+        got = place_next(demands, self.timeline, self.made[-1] if self.made else None)
         if isinstance(got, Shortfall):
             return got
-        for booking in got:
-            self._take(booking)
+        for placement in got:
+            self._take(placement)
         return len(got)
 
-    def _take(self, booking: Placement) -> None:
-        self.ground.take(booking)
-        self.made.append(booking)
+    def _take(self, placement: Placement) -> None:
+        self.timeline.take(placement)
+        self.made.append(placement)
         if len(self.made) == len(self.marks) * MARK:
-            self.marks.append(self.ground.copy())
+            self.marks.append(self.timeline.copy())
 
     def follow(self, demands: Sequence[Demand], *, stop: bool = False) -> list[Shortfall]:
         """Append demands; return the shortfalls of those that cannot be in time, which are left out.
@@ -97,7 +97,7 @@ class LazyPlan:
         i = look = 0
         while i < len(demands) and not (stop and missed):
             if i == look:
-                doubtful = surely_fit(self.ground, demands, i)
+                doubtful = surely_fit(self.timeline, demands, i)
                 if doubtful == len(demands):
                     placed += demands[i:]
                     break
@@ -112,32 +112,32 @@ class LazyPlan:
         self.demands += tuple(placed)
         return missed
 
-    def behind(self, booking: Placement) -> "LazyPlan":
+    def behind(self, placement: Placement) -> "LazyPlan":
         """Return a fully placed copy with one more placement behind."""
         self.end()
-        more = LazyPlan(self.origin, (*self.demands, booking.demand), self.made.copy(), self.marks.copy())
-        more._take(booking)
+        more = LazyPlan(self.origin, (*self.demands, placement.demand), self.made.copy(), self.marks.copy())
+        more._take(placement)
         return more
 
     def might_follow(self, demand: Demand) -> bool:
         """Whether a demand could be in time behind all others; ready times only grow, so not all need to be placed."""
-        while might_fit(demand, self.ground):
+        while might_fit(demand, self.timeline):
             if self.whole:
                 return True
-            self.booking(min(len(self.made) + LOOK, len(self.demands)) - 1, beyond=LOOK)
+            self.placement(min(len(self.made) + LOOK, len(self.demands)) - 1, beyond=LOOK)
         return False
 
-    def upon(self, ground: Timeline, demands: Sequence[Demand]) -> "LazyPlan":
+    def upon(self, timeline: Timeline, demands: Sequence[Demand]) -> "LazyPlan":
         """Return a lazy plan on a timeline with as many of these demands placed as are placed here."""
-        if not _same(self.origin, ground):
-            return LazyPlan(ground)
+        if not _same(self.origin, timeline):
+            return LazyPlan(timeline)
         same = sum(1 for _ in takewhile(lambda pair: pair[0].demand is pair[1], zip(self.made, demands, strict=False)))
-        return LazyPlan(ground, tuple(demands[:same]), self.made[:same], self.marks[: 1 + same // MARK])
+        return LazyPlan(timeline, tuple(demands[:same]), self.made[:same], self.marks[: 1 + same // MARK])
 
 
 def _same(a: Timeline, b: Timeline) -> bool:
     """Whether placement on both timelines gives the same result."""
-    if a.around is not None or b.around is not None or a.discipline != b.discipline or a.port != b.port:
+    if a.blackouts is not None or b.blackouts is not None or a.discipline != b.discipline or a.port != b.port:
         return False
     if a.sites.places is not b.sites.places or a.sites.closed != b.sites.closed or a.holds != b.holds:
         return False

@@ -25,63 +25,63 @@ FEW = 64
 """Number of processors that are tried before all are considered."""
 
 
-def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
+def place(demand: Demand, timeline: Timeline) -> Placement | Shortfall:
     """Place a demand in whole units so that its rounded ends meet the due time; otherwise return why not."""
     demand = demand.anew()
-    if ground.confines(demand):
-        return _place_confined(demand, ground)
-    if ground.around is not None and (
-        demand.inside is not None or not ground.around.begins_behind(demand.due + demand.reduce)
+    if timeline.confines(demand):
+        return _place_confined(demand, timeline)
+    if timeline.blackouts is not None and (
+        demand.inside is not None or not timeline.blackouts.begins_behind(demand.due + demand.reduce)
     ):
-        return place_around(demand, ground, ground.around)
-    return _place_beside(demand, ground)
+        return place_around(demand, timeline, timeline.blackouts)
+    return _place_beside(demand, timeline)
 
 
-def _place_beside(demand: Demand, ground: Timeline) -> Placement | Shortfall:
+def _place_beside(demand: Demand, timeline: Timeline) -> Placement | Shortfall:
     """Place a demand that meets no blackout, on any of the places."""
     cost, units, late = demand.cost, demand.ranges.total, demand.late
-    if short := impossible(demand, ground.ready.size):
+    if short := impossible(demand, timeline.ready.size):
         return short
     if units == 0:
-        return _place_reduce(demand, ground.ready)
-    ready = np.maximum(ground.ready, demand.not_before)
-    if ready.size > FEW and (booking := _among_few(demand, ground, ready)):
-        return booking
+        return _place_reduce(demand, timeline.ready)
+    ready = np.maximum(timeline.ready, demand.not_before)
+    if ready.size > FEW and (placement := _among_few(demand, timeline, ready)):
+        return placement
     order = ready.argsort(kind="stable")
     line = ready[order]
     soonest = float(line[0]) if line.size else np.inf
     if demand.least > 1:
-        order, line = _first_together(demand, ground, order, line)
+        order, line = _first_together(demand, timeline, order, line)
     # Whole units that each can finish by the due time if it has the port to itself.
-    begin = np.maximum(line, ground.port) if ground.discipline.one_port else line
-    room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
+    begin = np.maximum(line, timeline.port) if timeline.discipline.one_port else line
+    room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + timeline.chi(cost, order)))
     useful = np.flatnonzero(room >= 1)
     usable = int(useful[-1]) + 1 if useful.size else 0
     capacity = Capacity(np.maximum(room[:usable], 0.0).cumsum())
     first, most = capacity.numbers(demand)
-    if ground.discipline.assign == "AN":
-        numbers = _of_use(demand, ground, order, line, first)
+    if timeline.discipline.assign == "AN":
+        numbers = _of_use(demand, timeline, order, line, first)
     else:
-        numbers = _numbers(demand, ground, begin, first, most)
+        numbers = _numbers(demand, timeline, begin, first, most)
     for n in numbers:
-        booking = _cut(demand, ground, order[:n], line[:n])
-        if booking.finish <= late:
-            return _with_reduce(booking)
+        placement = _cut(demand, timeline, order[:n], line[:n])
+        if placement.finish <= late:
+            return _with_reduce(placement)
     return capacity.shortfall(demand, processors=ready.size, first=soonest)
 
 
-def _place_confined(demand: Demand, ground: Timeline) -> Placement | Shortfall:
+def _place_confined(demand: Demand, timeline: Timeline) -> Placement | Shortfall:
     """Place a demand that may use some of the places only: on a timeline of those alone.
 
     If its pods must be on one node, the node is taken on which it ends first of those on which it is in time.
     """
-    free, ready = replace(demand, eligible=None), ground.ready_for(demand)
+    free, ready = replace(demand, eligible=None), timeline.ready_for(demand)
     found: list[Placement] = []
     short: list[Shortfall] = []
-    for places in ground.sites.choices(demand.eligible):
+    for places in timeline.sites.choices(demand.eligible):
         if demand.eligible is not None and demand.eligible.ports:
-            places = _one_per_node(ground, places, ready)  # noqa: PLW2901  fewer of them
-        part = ground.only(places)
+            places = _one_per_node(timeline, places, ready)  # noqa: PLW2901  fewer of them
+        part = timeline.only(places)
         part.ready = ready[places]
         got = place(free, part)
         if isinstance(got, Shortfall):
@@ -90,23 +90,23 @@ def _place_confined(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         got.demand, got.where = demand, places[got.where]
         got.reducer = None if got.reducer is None else int(places[got.reducer])
         found.append(got)
-    return min(found, key=lambda booking: booking.finish) if found else max(short, key=lambda s: s.fit)
+    return min(found, key=lambda placement: placement.finish) if found else max(short, key=lambda s: s.fit)
 
 
-def _one_per_node(ground: Timeline, places: Indices, ready: Floats) -> Indices:
+def _one_per_node(timeline: Timeline, places: Indices, ready: Floats) -> Indices:
     """Return of each node the place that is free first: its pods take a host port, so a node has one of them."""
     first: dict[str, int] = {}
     for i in places[ready[places].argsort(kind="stable")].tolist():
-        first.setdefault(ground.sites.places[i].node, i)
+        first.setdefault(timeline.sites.places[i].node, i)
     return np.array(sorted(first.values()), dtype=np.intp)
 
 
-def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | None:
+def _among_few(demand: Demand, timeline: Timeline, ready: Floats) -> Placement | None:
     """Place as :func:`place` does, if the first processors of many are enough and all of them could be useful.
 
     The usual case (OPR, MN, equal, concurrent), without considering all other processors.
     """
-    if ground.speeds is not None or not ground.discipline.plain or demand.least > FEW:
+    if timeline.speeds is not None or not timeline.discipline.plain or demand.least > FEW:
         return None
     order = first_free(ready, FEW)
     line = begun_together(ready[order], demand)
@@ -116,9 +116,9 @@ def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | N
         return None
     first = max(demand.least, demand.as_before, 1 + int(room.cumsum().searchsorted(units)))
     for n in range(first, min(line.size, demand.most or line.size) + 1):
-        booking = _cut(demand, ground, order[:n], line[:n])
-        if booking.finish <= late:
-            return _with_reduce(booking)
+        placement = _cut(demand, timeline, order[:n], line[:n])
+        if placement.finish <= late:
+            return _with_reduce(placement)
     return None
 
 
@@ -130,7 +130,7 @@ def begun_together(ready: Floats, demand: Demand) -> Floats:
 
 
 def _first_together(
-    demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Floats
+    demand: Demand, timeline: Timeline, order: NDArray[np.intp], line: Floats
 ) -> tuple[NDArray[np.intp], Floats]:
     """Return a line in which the first ``least`` processors begin at one time, and when each can begin.
 
@@ -138,28 +138,28 @@ def _first_together(
     there is no such time.
     """
     least, cost = demand.least, demand.cost
-    one_unit = np.broadcast_to(np.asarray(cost.tau + ground.chi(cost, order)), line.shape)
+    one_unit = np.broadcast_to(np.asarray(cost.tau + timeline.chi(cost, order)), line.shape)
     latest = demand.surely_late - cost.setup - one_unit
     for k in range(least - 1, line.size):
-        if ground.speeds is not None and k + 1 < line.size and line[k + 1] == line[k]:
+        if timeline.speeds is not None and k + 1 < line.size and line[k + 1] == line[k]:
             continue  # more are ready at this time
-        begin = max(line[k], ground.port) if ground.discipline.one_port else line[k]
+        begin = max(line[k], timeline.port) if timeline.discipline.one_port else line[k]
         able = np.flatnonzero(latest[: k + 1] >= begin)
         if able.size >= least:
             chosen = np.concatenate((able, np.arange(k + 1, line.size)))
             return order[chosen], np.maximum(line[chosen], line[k])
-        if ground.speeds is None:
+        if timeline.speeds is None:
             break  # a later time is no better for equal processors
     return order[:0], line[:0]
 
 
-def together_from(demand: Demand, ground: Timeline) -> float:
+def together_from(demand: Demand, timeline: Timeline) -> float:
     """Return from when on ``least`` processors are free at one time, each for at least one unit; inf: never."""
-    ready = np.maximum(ground.ready, demand.not_before)
-    if ground.around is None:
+    ready = np.maximum(timeline.ready, demand.not_before)
+    if timeline.blackouts is None:
         return float(np.sort(ready)[demand.least - 1]) if ready.size >= demand.least else np.inf
-    slots = ground.around.slots(ready, demand.inside)
-    needed = demand.cost.setup + demand.cost.tau + ground.chi(demand.cost, slots.place)
+    slots = timeline.blackouts.slots(ready, demand.inside)
+    needed = demand.cost.setup + demand.cost.tau + timeline.chi(demand.cost, slots.place)
     enough = (
         at
         for at in np.unique(slots.begin).tolist()
@@ -177,40 +177,40 @@ def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
     return first
 
 
-def _with_reduce(booking: Placement) -> Placement:
+def _with_reduce(placement: Placement) -> Placement:
     """Place the demand's reduce step where its last chunk ends."""
-    demand = booking.demand
+    demand = placement.demand
     if demand.reduce:
-        booking.reducer = int(booking.where[int(booking.ends.argmax())])
-        booking.finish = max(booking.finish, demand.running_until) + demand.reduce
-    return booking
+        placement.reducer = int(placement.where[int(placement.ends.argmax())])
+        placement.finish = max(placement.finish, demand.running_until) + demand.reduce
+    return placement
 
 
-def might_fit(demand: Demand, ground: Timeline) -> bool:
+def might_fit(demand: Demand, timeline: Timeline) -> bool:
     """Whether :func:`place` could succeed, judged by the units that each processor could finish in time.
 
     A demand that does not fit here does not fit when processors are ready later either.
     """
-    if ground.around is not None or demand.reduce or not demand.ranges:
+    if timeline.blackouts is not None or demand.reduce or not demand.ranges:
         return True
-    ground, cost = ground.allowed(demand), demand.cost
-    begin = np.maximum(ground.ready, demand.not_before)
-    if ground.discipline.one_port:
-        begin = np.maximum(begin, ground.port)
-    chi = cost.chi if ground.speeds is None else cost.chi * ground.speeds
+    timeline, cost = timeline.allowed(demand), demand.cost
+    begin = np.maximum(timeline.ready, demand.not_before)
+    if timeline.discipline.one_port:
+        begin = np.maximum(begin, timeline.port)
+    chi = cost.chi if timeline.speeds is None else cost.chi * timeline.speeds
     room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + chi))
     return float(np.maximum(room, 0.0).sum()) * (1.0 + 1e-9) >= demand.ranges.total
 
 
-def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: int) -> Iterable[int]:
+def _numbers(demand: Demand, timeline: Timeline, begin: Floats, first: int, most: int) -> Iterable[int]:
     """Return the numbers of processors to try, in this order; with fewer than ``first`` it cannot be in time.
 
     ``begin``: (N,) when each could begin, ascending.
     """
-    d, cost, units = ground.discipline, demand.cost, demand.ranges.total
+    d, cost, units = timeline.discipline, demand.cost, demand.ranges.total
     if first > most:
         return ()
-    if ground.speeds is not None or ground.unbroken(demand):
+    if timeline.speeds is not None or timeline.unbroken(demand):
         return range(first, most + 1)
     late = demand.surely_late
     if d.partition == "EPR":
@@ -230,20 +230,20 @@ def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: 
     return (n for n in (np.flatnonzero(ends <= late) + 1).tolist() if n >= first)
 
 
-def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Floats, first: int) -> Iterable[int]:
+def _of_use(demand: Demand, timeline: Timeline, order: NDArray[np.intp], line: Floats, first: int) -> Iterable[int]:
     """Return the numbers of processors to try if all useful ones are taken (AN): n*, less those not worth a chunk.
 
     Without the minimum, each early end would divide the rest over all processors again, down to chunks of no size. If
     the due time needs such small chunks, the least number that is in time comes next, and n* last.
     """
     limit = min(line.size, demand.most or line.size)
-    useful = ground.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
+    useful = timeline.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
     n, late = max(demand.least, demand.as_before, useful), demand.late
     if not first <= n <= limit:
         return
 
     def cut(k: int) -> Placement:
-        return _cut(demand, ground, order[:k], line[:k])
+        return _cut(demand, timeline, order[:k], line[:k])
 
     whole = cut(n)
     if whole.finish <= late and not _worth(whole, n):
@@ -254,10 +254,10 @@ def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Flo
     yield n
 
 
-def _worth(booking: Placement, processors: int) -> bool:
+def _worth(placement: Placement, processors: int) -> bool:
     """Whether each of the processors has a chunk that is worth its set-up."""
-    sizes = np.diff(booking.cuts)
-    return sizes.size == processors and int(sizes.min()) >= booking.demand.least_chunk
+    sizes = np.diff(placement.cuts)
+    return sizes.size == processors and int(sizes.min()) >= placement.demand.least_chunk
 
 
 def _equal_ends(units: int, begin: Floats, cost: Cost, *, one_port: bool) -> Floats:
@@ -272,16 +272,16 @@ def _equal_ends(units: int, begin: Floats, cost: Cost, *, one_port: bool) -> Flo
     return np.asarray(starts + sending + cost.theta_cp + units / n * cost.chi)
 
 
-def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats) -> Placement:
+def _cut(demand: Demand, timeline: Timeline, where: NDArray[np.intp], line: Floats) -> Placement:
     """Partition the demand over these places, ready at ``line``, and keep those that get at least one unit.
 
     The first ``least`` get one in any case.
     """
-    d, cost, units = ground.discipline, demand.cost, demand.ranges.total
+    d, cost, units = timeline.discipline, demand.cost, demand.ranges.total
     begin = np.full(line.size, line[-1]) if d.together else line
     if d.one_port:
-        begin = np.maximum(begin, ground.port)
-    speeds = None if ground.speeds is None else ground.speeds[where]
+        begin = np.maximum(begin, timeline.port)
+    speeds = None if timeline.speeds is None else timeline.speeds[where]
     if d.plain and speeds is None:
         shares = shares_of_equals(units, begin, cost)
     else:
@@ -298,10 +298,10 @@ def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats
         kept = sizes.nonzero()[0]
         where, sizes, begin = where[kept], sizes[kept], begin[kept]
         cuts = np.concatenate(([0], sizes.cumsum()))
-    if ground.unbroken(demand):
-        where, sizes, begin = ground.at_holes(demand, where, sizes, begin)
+    if timeline.unbroken(demand):
+        where, sizes, begin = timeline.at_holes(demand, where, sizes, begin)
         cuts = np.concatenate(([0], sizes.cumsum()))
-    walk = ground.walk(where, sizes, begin, cost)
+    walk = timeline.walk(where, sizes, begin, cost)
     ends = walk.ends
     if len(demand.ranges.parts) > 1:
         ends = ends + cost.setup * extra_fragments(demand.ranges, cuts)
@@ -341,18 +341,20 @@ def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
     return Placement(demand, nowhere, cuts, empty, empty, start + demand.reduce, reducer=at)
 
 
-def retimed(booking: Placement, ground: Timeline) -> Placement:
+def retimed(placement: Placement, timeline: Timeline) -> Placement:
     """Return a placement on another timeline: times move, shares do not."""
-    demand, sizes = booking.demand, np.diff(booking.cuts)
-    free = ground.ready_for(demand)
-    if (around := ground.around) is not None:
-        return retimed_around(booking, ground if free is ground.ready else replace(ground, ready=free), around)
-    ready = begun_together(np.maximum(free[booking.where], demand.not_before), demand)
-    if ground.together(demand):
+    demand, sizes = placement.demand, np.diff(placement.cuts)
+    free = timeline.ready_for(demand)
+    if (blackouts := timeline.blackouts) is not None:
+        return retimed_around(
+            placement, timeline if free is timeline.ready else replace(timeline, ready=free), blackouts
+        )
+    ready = begun_together(np.maximum(free[placement.where], demand.not_before), demand)
+    if timeline.together(demand):
         ready = np.full(ready.size, ready.max(initial=-np.inf))
-    walk = ground.walk(booking.where, sizes, ready, demand.cost)
-    ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, booking.cuts)
+    walk = timeline.walk(placement.where, sizes, ready, demand.cost)
+    ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, placement.cuts)
     finish = float(ends.max()) if ends.size else 0.0
-    if booking.reducer is not None:
-        finish = max(finish, demand.running_until, float(free[booking.reducer])) + demand.reduce
-    return replace(booking, starts=walk.starts, ends=ends, port=walk.port, finish=finish)
+    if placement.reducer is not None:
+        finish = max(finish, demand.running_until, float(free[placement.reducer])) + demand.reduce
+    return replace(placement, starts=walk.starts, ends=ends, port=walk.port, finish=finish)

@@ -26,48 +26,48 @@ from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance, tolerances
 
 
-def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:
+def place_around(demand: Demand, timeline: Timeline, blackouts: Blackouts) -> Placement | Shortfall:
     """Place a demand on the fewest processors that meet its due time, in all their slots; or return why not."""
     late = demand.late
-    if none := impossible(demand, ground.ready.size):
+    if none := impossible(demand, timeline.ready.size):
         return none
-    slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
+    slots = blackouts.slots(np.maximum(timeline.ready, demand.not_before), demand.inside)
     if not demand.ranges.total:
-        return _place_reduce(demand, ground, slots, late)
+        return _place_reduce(demand, timeline, slots, late)
     short = None
-    for some in _choices(slots, demand, ground, around, late):
-        search = _Search.of(demand, ground, around, some, late)
-        for booking in search.bookings():
-            if not demand.reduce or _with_reduce(booking, ground, late):
-                return booking
+    for some in _choices(slots, demand, timeline, blackouts, late):
+        search = _Search.of(demand, timeline, blackouts, some, late)
+        for placement in search.placements():
+            if not demand.reduce or _with_reduce(placement, timeline, late):
+                return placement
         short = short or search.shortfall()
-    return short or Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.due)
+    return short or Shortfall(demand.uid, demand.ranges.total, 0, None, timeline.ready.size, 0, demand.due)
 
 
-def _with_reduce(booking: Placement, ground: Timeline, late: float) -> bool:
+def _with_reduce(placement: Placement, timeline: Timeline, late: float) -> bool:
     """Place the reduce step after the chunks where it is earliest, usually where the last of them ends."""
-    demand, after = booking.demand, ground.copy()
-    after.take(booking)
-    assert after.around is not None
-    soonest = max(float(booking.ends.max()), demand.running_until)
-    slots = after.around.slots(after.ready, demand.inside)
+    demand, after = placement.demand, timeline.copy()
+    after.take(placement)
+    assert after.blackouts is not None
+    soonest = max(float(placement.ends.max()), demand.running_until)
+    slots = after.blackouts.slots(after.ready, demand.inside)
     at = np.maximum(slots.begin, soonest)
     at[at + demand.reduce > slots.until + tolerance(soonest)] = np.inf
-    last = int(booking.where[int(booking.ends.argmax())])
+    last = int(placement.where[int(placement.ends.argmax())])
     best = int(np.lexsort((slots.place != last, at))[0])
     if at[best] > late:
         return False
-    booking.reducer, booking.finish = int(slots.place[best]), float(at[best]) + demand.reduce
+    placement.reducer, placement.finish = int(slots.place[best]), float(at[best]) + demand.reduce
     return True
 
 
-def _place_reduce(demand: Demand, ground: Timeline, slots: Slots, late: float) -> Placement | Shortfall:
+def _place_reduce(demand: Demand, timeline: Timeline, slots: Slots, late: float) -> Placement | Shortfall:
     soonest = max(demand.running_until, demand.not_before)
     at = np.maximum(slots.begin, soonest)
     fits = (at + demand.reduce <= slots.until + tolerance(soonest)) & (at <= late)
     if not fits.any():
         first = float(slots.begin.min(initial=np.inf))
-        return Shortfall(demand.uid, 0, 0, None, ground.ready.size, 0, first)
+        return Shortfall(demand.uid, 0, 0, None, timeline.ready.size, 0, first)
     # The last of those that are free in time: idle time before it is for others.
     best = int(np.lexsort((-slots.begin, np.where(fits, at, np.inf)))[0])
     none = np.empty(0)
@@ -76,39 +76,39 @@ def _place_reduce(demand: Demand, ground: Timeline, slots: Slots, late: float) -
     return Placement(demand, nowhere, cuts, none, none, finish, reducer=int(slots.place[best]))
 
 
-def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> Placement:
+def retimed_around(placement: Placement, timeline: Timeline, blackouts: Blackouts) -> Placement:
     """Return a placement on this timeline: times move, shares do not; each chunk stays in its slot while it fits."""
-    demand, sizes = booking.demand, np.diff(booking.cuts)
-    slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
-    lasts = sizes * (demand.cost.tau + ground.chi(demand.cost, booking.where)) + demand.cost.setup * (
-        1 + extra_fragments(demand.ranges, booking.cuts)
+    demand, sizes = placement.demand, np.diff(placement.cuts)
+    slots = blackouts.slots(np.maximum(timeline.ready, demand.not_before), demand.inside)
+    lasts = sizes * (demand.cost.tau + timeline.chi(demand.cost, placement.where)) + demand.cost.setup * (
+        1 + extra_fragments(demand.ranges, placement.cuts)
     )
-    port, own = _Port.of(around, ground), _Port([], [], -np.inf)
+    port, own = _Port.of(blackouts, timeline), _Port([], [], -np.inf)
     sending = demand.cost.theta_cm + sizes * demand.cost.tau
     chunks = [
-        (around.from_slot(slots, place, was, demand.inside), was, seconds, sent)
+        (blackouts.from_slot(slots, place, was, demand.inside), was, seconds, sent)
         for place, was, seconds, sent in zip(
-            booking.where.tolist(), booking.starts.tolist(), lasts.tolist(), sending.tolist(), strict=True
+            placement.where.tolist(), placement.starts.tolist(), lasts.tolist(), sending.tolist(), strict=True
         )
     ]
-    first = sizes.size if ground.together(demand) else demand.least if demand.least > 1 else 0
+    first = sizes.size if timeline.together(demand) else demand.least if demand.least > 1 else 0
     least = max((_first_fit(mine, -np.inf, seconds, own) for mine, _, seconds, _ in chunks[:first]), default=-np.inf)
-    found = _starts_in_slots(booking.where.tolist(), chunks, port.copy(), least)
+    found = _starts_in_slots(placement.where.tolist(), chunks, port.copy(), least)
     while demand.least > 1 and (later := _apart(found[: demand.least], sending, port)) is not None:
-        found = _starts_in_slots(booking.where.tolist(), chunks, port.copy(), later)
+        found = _starts_in_slots(placement.where.tolist(), chunks, port.copy(), later)
     ends = found + lasts
-    end = float((found + sending).max()) if ground.discipline.one_port and found.size else -np.inf
+    end = float((found + sending).max()) if timeline.discipline.one_port and found.size else -np.inf
     finish = float(ends.max()) if ends.size else 0.0
-    new = replace(booking, starts=found, ends=ends, port=end, finish=finish, reducer=None)
-    if booking.reducer is not None:
+    new = replace(placement, starts=found, ends=ends, port=end, finish=finish, reducer=None)
+    if placement.reducer is not None:
         finish = max(finish, demand.running_until)
-        after = ground.copy()
+        after = timeline.copy()
         after.take(new)
-        assert after.around is not None
-        behind = after.around.slots(after.ready, demand.inside)
-        last = around.from_slot(behind, booking.reducer, finish, demand.inside)
+        assert after.blackouts is not None
+        behind = after.blackouts.slots(after.ready, demand.inside)
+        last = blackouts.from_slot(behind, placement.reducer, finish, demand.inside)
         start = _first_fit(last, finish, demand.reduce, _Port([], [], -np.inf))
-        new = replace(new, reducer=booking.reducer, finish=start + demand.reduce)
+        new = replace(new, reducer=placement.reducer, finish=start + demand.reduce)
     return new
 
 
@@ -137,17 +137,17 @@ def _apart(begins: Floats, sending: Floats, port: "_Port") -> float | None:
     return float(begins[1:][apart][0]) if apart.any() else None
 
 
-def _choices(slots: Slots, demand: Demand, ground: Timeline, around: Blackouts, late: float) -> Iterator[Slots]:
+def _choices(slots: Slots, demand: Demand, timeline: Timeline, blackouts: Blackouts, late: float) -> Iterator[Slots]:
     """Yield the slots to search; if chunks must begin together, those that are free from each time on."""
-    if ground.discipline.together:
+    if timeline.discipline.together:
         yield from _together(slots, late)
         return
     if demand.least == 1:
         yield slots
         return
     begins = slots.begin
-    if ground.discipline.one_port:
-        begins = np.maximum(np.concatenate((begins, around.sent)), ground.port)
+    if timeline.discipline.one_port:
+        begins = np.maximum(np.concatenate((begins, blackouts.sent)), timeline.port)
     for at in np.unique(begins[begins < late]).tolist():
         there = slots.of(slots.until > at)
         yield there._replace(begin=np.maximum(there.begin, at))
@@ -171,10 +171,10 @@ class _Port:
     gap: int = 0
 
     @classmethod
-    def of(cls, around: Blackouts, ground: Timeline) -> "_Port":
+    def of(cls, blackouts: Blackouts, timeline: Timeline) -> "_Port":
         """Return the port of a timeline; a port that is not shared has one gap without end, and is free at any time."""
-        shared = ground.discipline.one_port
-        return cls(around.sends, around.sent, ground.port, shared) if shared else cls([], [], -np.inf)
+        shared = timeline.discipline.one_port
+        return cls(blackouts.sends, blackouts.sent, timeline.port, shared) if shared else cls([], [], -np.inf)
 
     def take(self, until: float) -> None:
         """Occupy the port with a transfer; if the port is not shared, each transfer has its own."""
@@ -229,8 +229,8 @@ class _Search:
     """Search for one demand's placement in given slots: those that can hold a unit, in order of begin."""
 
     demand: Demand
-    ground: Timeline
-    around: Blackouts
+    timeline: Timeline
+    blackouts: Blackouts
     late: float
     slots: Slots
     per_unit: Floats
@@ -251,12 +251,12 @@ class _Search:
     """Number of slots, the first ones, in which a chunk must begin at one time; 0: chunks begin at any time."""
 
     @classmethod
-    def of(cls, demand: Demand, ground: Timeline, around: Blackouts, slots: Slots, late: float) -> "_Search":
+    def of(cls, demand: Demand, timeline: Timeline, blackouts: Blackouts, slots: Slots, late: float) -> "_Search":
         """Compute the capacity of the slots."""
         cost, begin = demand.cost, slots.begin
-        if ground.discipline.one_port:
-            begin = np.maximum(begin, ground.port)
-        per_unit = np.broadcast_to(np.asarray(cost.tau + ground.chi(cost, slots.place)), begin.shape)
+        if timeline.discipline.one_port:
+            begin = np.maximum(begin, timeline.port)
+        per_unit = np.broadcast_to(np.asarray(cost.tau + timeline.chi(cost, slots.place)), begin.shape)
         until = np.minimum(late, slots.until + tolerances(slots.until))
         room = np.floor((until - cost.setup - begin) / per_unit)
         first = demand.least if demand.least > 1 else 0
@@ -276,19 +276,21 @@ class _Search:
         lists = slots.begin.tolist(), slots.until.tolist(), per_unit[order].tolist(), rank.tolist()
         whole = room.astype(np.int64)
         capacity = Capacity(total.cumsum())
-        return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, capacity, *lists, holes, first)
+        return cls(
+            demand, timeline, blackouts, late, slots, per_unit[order], whole, rank, capacity, *lists, holes, first
+        )
 
-    def bookings(self) -> Iterator[Placement]:
+    def placements(self) -> Iterator[Placement]:
         """Return placements that meet the due time, the one on the fewest processors first."""
-        d, demand = self.ground.discipline, self.demand
+        d, demand = self.timeline.discipline, self.demand
         first, most = self.capacity.numbers(demand)
         cut = self._equal
-        if d.partition == "OPR" or self.ground.unbroken(demand):
+        if d.partition == "OPR" or self.timeline.unbroken(demand):
             cut = self._walk_to_common_end if self.holes or d.one_port else self._common_end
             if self.holes or d.one_port:
                 first = self._least(first, most)
         if d.assign == "AN":
-            useful = d.most_useful(demand.ranges.total, demand.cost, limit=min(most, self.ground.ready.size) or 1)
+            useful = d.most_useful(demand.ranges.total, demand.cost, limit=min(most, self.timeline.ready.size) or 1)
             # As many of the useful processors as have chunks that are worth their set-up, otherwise the fewest.
             numbers = range(first + 1, min(useful, most) + 1)
             fine = bisect_left(numbers, x=True, key=lambda n: any(p.size < demand.least_chunk for p in cut(n)))
@@ -303,7 +305,7 @@ class _Search:
         for piece in pieces[: self.first]:
             if piece.start > begin + tolerance(begin):
                 return False
-            if self.ground.discipline.one_port:
+            if self.timeline.discipline.one_port:
                 begin = piece.start + cost.theta_cm + piece.size * cost.tau
         return len({int(self.slots.place[p.slot]) for p in pieces[: self.first]}) == self.first
 
@@ -374,7 +376,7 @@ class _Search:
         A slot with a chunk that was kept small by the end of the port's gap, or by a hole that no transfer may span, is
         served again when the chunk has ended.
         """
-        cost, port, left = self.demand.cost, _Port.of(self.around, self.ground), self.demand.ranges.total
+        cost, port, left = self.demand.cost, _Port.of(self.blackouts, self.timeline), self.demand.ranges.total
         line = [(begin, i) for i, begin in enumerate(self.begins) if self.ranks[i] < n]  # ascending: a heap
         found: list[_Piece] = []
         while line and left:
@@ -404,14 +406,14 @@ class _Search:
     def _unbroken(self, offset: int) -> int:
         """Return the most units from ``offset`` on that one chunk may have."""
         total = self.demand.ranges.total
-        if not self.ground.unbroken(self.demand):
+        if not self.timeline.unbroken(self.demand):
             return total
         hole = bisect_right(self.holes, offset)
         return (self.holes[hole] if hole < len(self.holes) else total) - offset
 
     def _equal(self, n: int) -> list[_Piece]:
         """Partition into n equal parts, one per processor, each in the first slot that it fits in; empty: none."""
-        units, cost, port = self.demand.ranges.total, self.demand.cost, _Port.of(self.around, self.ground)
+        units, cost, port = self.demand.ranges.total, self.demand.cost, _Port.of(self.blackouts, self.timeline)
         n = min(n, units)
         cuts = [(units * k + n // 2) // n for k in range(n + 1)]
         line = [(begin, i) for i, begin in enumerate(self.begins)]
@@ -467,15 +469,17 @@ class _Search:
         sizes = np.array([p.size for p in pieces], dtype=np.int64)
         finish = float(ends.max())
         ends[finish - ends <= tolerance(finish)] = finish  # meant to be equal; gives the next fewer distinct times
-        port = float((starts + cost.theta_cm + sizes * cost.tau).max()) if self.ground.discipline.one_port else -np.inf
+        port = (
+            float((starts + cost.theta_cm + sizes * cost.tau).max()) if self.timeline.discipline.one_port else -np.inf
+        )
         where = self.slots.place[[p.slot for p in pieces]]
         return Placement(self.demand, where, np.concatenate(([0], sizes.cumsum())), starts, ends, finish, port=port)
 
     def shortfall(self) -> Shortfall:
         """Return the arithmetic of a refusal."""
-        begins = self.slots.begin if self.capacity.usable else self.ground.ready
+        begins = self.slots.begin if self.capacity.usable else self.timeline.ready
         first = float(begins.min(initial=np.inf))
-        return self.capacity.shortfall(self.demand, processors=self.ground.ready.size, first=first)
+        return self.capacity.shortfall(self.demand, processors=self.timeline.ready.size, first=first)
 
 
 def _sendable(cost: Cost, seconds: float, wanted: int) -> int:

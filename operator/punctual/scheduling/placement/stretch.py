@@ -40,25 +40,25 @@ class _Row(NamedTuple):
     late: float
 
 
-def place_next(demands: Sequence[Demand], ground: Timeline, last: Placement | None) -> list[Placement] | Shortfall:
+def place_next(demands: Sequence[Demand], timeline: Timeline, last: Placement | None) -> list[Placement] | Shortfall:
     """Return the placements of the first of these demands, at least one, or why the first could not be placed.
 
     ``demands``: as stored in their placements (`Demand.anew`). ``last``: the previous placement, which predicts how
     many processors a demand takes. The timeline does not change.
     """
-    many = last is not None and min(len(demands), ground.ready.size // max(WORTH, last.where.size)) >= WORTH
-    if many and (booked := _place_some(demands, ground)):
+    many = last is not None and min(len(demands), timeline.ready.size // max(WORTH, last.where.size)) >= WORTH
+    if many and (booked := _place_some(demands, timeline)):
         return booked
-    got = place(demands[0], ground)
+    got = place(demands[0], timeline)
     return [got] if isinstance(got, Placement) else got
 
 
-def _place_some(demands: Sequence[Demand], ground: Timeline) -> list[Placement]:
+def _place_some(demands: Sequence[Demand], timeline: Timeline) -> list[Placement]:
     """Place as many demands as one array of ready times serves; none if the first needs a closer look."""
-    if not ground.uniform:
+    if not timeline.uniform:
         return []
-    order = first_free(ground.ready, FRONT)
-    line = ground.ready[order]
+    order = first_free(timeline.ready, FRONT)
+    line = timeline.ready[order]
     booked: list[Placement] = []
     begin, more, back = 0, 0, inf
     while rows := _rows(demands[len(booked) : len(booked) + ROWS], line, begin, more, back):

@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 """Upper bound of the relative error of a sum of shares in floats; a hundred times the actual error."""
 
 
-def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> int:
+def surely_fit(timeline: Timeline, demands: Sequence[Demand], begin: int = 0) -> int:
     """Return the index of the first demand, from ``begin`` on, that may not fit on the timeline behind those before it.
 
     ``len(demands)``: all fit. With the n processors that are ready first, T is a common end if n·T equals the sum of
@@ -33,11 +33,11 @@ def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> i
     − mean)⌉ are enough, and the least sufficient number is not larger: the total busy time grows by no more than the
     work and n set-ups.
     """
-    total = ground.ready.size
-    if not total or not ground.uniform:
+    total = timeline.ready.size
+    if not total or not timeline.uniform:
         return begin
-    origin = float(ground.ready.min())  # sums of times since 1970 would lose milliseconds
-    busy = float((ground.ready - origin).sum())
+    origin = float(timeline.ready.min())  # sums of times since 1970 would lose milliseconds
+    busy = float((timeline.ready - origin).sum())
     for i in range(begin, len(demands)):
         demand = demands[i]
         if not demand.simple or demand.not_before > origin:
@@ -68,21 +68,21 @@ class Load(NamedTuple):
     """Seconds that the processors have."""
 
 
-def load_before(ground: Timeline, demands: Iterable[Demand], demand: Demand) -> Load:
+def load_before(timeline: Timeline, demands: Iterable[Demand], demand: Demand) -> Load:
     """Return the load of the processors that a demand may use, by its due time, without the demand."""
-    due, there = demand.due, ground.allowed(demand)
-    if there is ground:
+    due, there = demand.due, timeline.allowed(demand)
+    if there is timeline:
         before = [d.work for d in demands if d.due <= due]
     else:
-        nodes = ground.sites.nodes(demand.eligible)
-        before = [d.work for d in demands if d.due <= due and ground.sites.nodes(d.eligible) <= nodes]
+        nodes = timeline.sites.nodes(demand.eligible)
+        before = [d.work for d in demands if d.due <= due and timeline.sites.nodes(d.eligible) <= nodes]
     room = np.maximum(due - there.ready, 0.0)
     return Load(len(before), sum(before), room.size, float(room.sum()))
 
 
-def overloaded(ground: Timeline, demands: Iterable[Demand], demand: Demand) -> bool:
+def overloaded(timeline: Timeline, demands: Iterable[Demand], demand: Demand) -> bool:
     """Whether more work is due by a demand's due time than its processors could do until then: it cannot fit."""
-    load = load_before(ground, demands, demand)
-    speeds = ground.allowed(demand).speeds
+    load = load_before(timeline, demands, demand)
+    speeds = timeline.allowed(demand).speeds
     quickest = 1.0 if speeds is None else min(1.0, float(speeds.min(initial=1.0)))
     return (load.work + demand.work) * quickest > load.room + load.processors * (demand.surely_late - demand.due)

@@ -31,7 +31,7 @@ class Timeline:
     """Time from which the port is free (OnePort)."""
     speeds: Floats | None = None
     """By place, the factor of χ: 2 is half as fast; None: all are equal."""
-    around: Blackouts | None = None
+    blackouts: Blackouts | None = None
     """The blackouts; None: there are none."""
     sites: Sites = field(default_factory=Sites)
     """The nodes of the places; without them, demands that name nodes cannot be placed."""
@@ -41,7 +41,7 @@ class Timeline:
     @property
     def uniform(self) -> bool:
         """Whether equal processors are always free, for all demands, and the default discipline uses them."""
-        limits = self.speeds is not None or self.around is not None or bool(self.sites.closed)
+        limits = self.speeds is not None or self.blackouts is not None or bool(self.sites.closed)
         return self.discipline.plain and not limits
 
     def confines(self, demand: Demand) -> bool:
@@ -67,8 +67,8 @@ class Timeline:
         speeds = None if self.speeds is None else self.speeds[places]
         if speeds is not None and (speeds == 1.0).all():
             speeds = None
-        around = None if self.around is None else self.around.only(places)
-        return Timeline(self.ready[places], self.discipline, self.port, speeds, around)
+        blackouts = None if self.blackouts is None else self.blackouts.only(places)
+        return Timeline(self.ready[places], self.discipline, self.port, speeds, blackouts)
 
     def ready_for(self, demand: Demand) -> Floats:
         """Return from when each place is free for a demand: not before the host ports that its pods take."""
@@ -99,87 +99,91 @@ class Timeline:
 
     def copy(self) -> "Timeline":
         """Return a copy with ready times that can be moved."""
-        return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
+        return replace(self, ready=self.ready.copy(), blackouts=self.blackouts and self.blackouts.copy())
 
     def holding(self, busy: Mapping[Place, float]) -> "Timeline":
         """Return the timeline on which pods keep their host ports as long as their places are ``busy``."""
         holds = tuple(hold._replace(until=max(hold.until, busy.get(hold.place, -np.inf))) for hold in self.holds)
         return self if holds == self.holds else replace(self, holds=holds)
 
-    def take(self, booking: "Placement") -> None:
+    def take(self, placement: "Placement") -> None:
         """Move the times of a placement's processors, and of the port, behind it."""
-        if booking.demand.eligible is not None and (ports := booking.demand.eligible.ports):
-            self.holds += booking.holds(self.sites.places, ports)
-        if self.around is not None:
-            self._take_around(booking, self.around)
+        if placement.demand.eligible is not None and (ports := placement.demand.eligible.ports):
+            self.holds += placement.holds(self.sites.places, ports)
+        if self.blackouts is not None:
+            self._take_around(placement, self.blackouts)
             return
-        self.ready[booking.where] = booking.ends
-        if booking.reducer is not None:
-            self.ready[booking.reducer] = booking.finish
-        self.port = max(self.port, booking.port)
+        self.ready[placement.where] = placement.ends
+        if placement.reducer is not None:
+            self.ready[placement.reducer] = placement.finish
+        self.port = max(self.port, placement.port)
 
-    def _take_around(self, booking: "Placement", around: Blackouts) -> None:
-        within = booking.demand.inside is not None
-        held = zip(booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
+    def _take_around(self, placement: "Placement", blackouts: Blackouts) -> None:
+        within = placement.demand.inside is not None
+        held = zip(placement.where.tolist(), placement.starts.tolist(), placement.ends.tolist(), strict=True)
         for place, start, end in held:
-            around.occupy(self.ready, place, start, end, within=within)
-        if booking.reducer is not None:
-            start = booking.finish - booking.demand.reduce
-            around.occupy(self.ready, booking.reducer, start, booking.finish, within=within)
-        if booking.port == -np.inf:
+            blackouts.occupy(self.ready, place, start, end, within=within)
+        if placement.reducer is not None:
+            start = placement.finish - placement.demand.reduce
+            blackouts.occupy(self.ready, placement.reducer, start, placement.finish, within=within)
+        if placement.port == -np.inf:
             return
-        for start, end in zip(booking.starts.tolist(), booking.sent.tolist(), strict=True):
-            self.port = around.send(start, end, self.port)
+        for start, end in zip(placement.starts.tolist(), placement.sent.tolist(), strict=True):
+            self.port = blackouts.send(start, end, self.port)
 
-    def check(self, booking: "Placement") -> None:
+    def check(self, placement: "Placement") -> None:
         """Raise InvariantError if a chunk overlaps another or a window, or a transfer overlaps another."""
-        uid, near = booking.demand.uid, tolerance(booking.finish)
-        if self.around is not None:
-            self._check_around(booking, self.around.copy())
+        uid, near = placement.demand.uid, tolerance(placement.finish)
+        if self.blackouts is not None:
+            self._check_around(placement, self.blackouts.copy())
             return
-        if booking.where.size and (booking.starts < self.ready[booking.where] - near).any():
+        if placement.where.size and (placement.starts < self.ready[placement.where] - near).any():
             raise InvariantError(f"{uid}: a chunk starts before its processor is free")
-        if len(set(booking.where.tolist())) != booking.where.size and not self.unbroken(booking.demand):
+        if len(set(placement.where.tolist())) != placement.where.size and not self.unbroken(placement.demand):
             raise InvariantError(f"{uid}: one processor is used twice")
-        if (booking.starts < _chained(booking) - near).any():
+        if (placement.starts < _chained(placement) - near).any():
             raise InvariantError(f"{uid}: a chunk starts before the chunk before it on its processor has ended")
-        self._check_first(booking)
-        sent = np.concatenate(([self.port], booking.sent[:-1]))
-        if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
+        self._check_first(placement)
+        sent = np.concatenate(([self.port], placement.sent[:-1]))
+        if self.discipline.one_port and placement.where.size and (placement.starts < sent - near).any():
             raise InvariantError(f"{uid}: two transfers overlap")
 
-    def _check_first(self, booking: "Placement") -> None:
+    def _check_first(self, placement: "Placement") -> None:
         """Raise InvariantError if fewer chunks than the demand needs begin at one time."""
-        least, near = booking.demand.least, tolerance(booking.finish)
-        if least == 1 or not booking.where.size:
+        least, near = placement.demand.least, tolerance(placement.finish)
+        if least == 1 or not placement.where.size:
             return
-        begins, sent = booking.starts[:least], booking.sent[:least]
+        begins, sent = placement.starts[:least], placement.sent[:least]
         expected = np.concatenate((begins[:1], sent[:-1])) if self.discipline.one_port else begins[:1]
         if begins.size < least or (np.abs(begins - expected) > near).any():
-            raise InvariantError(f"{booking.demand.uid}: {least} chunks must begin at one time")
-        if (booking.starts < begins[0] - near).any():
-            raise InvariantError(f"{booking.demand.uid}: a chunk begins before the first {least}")
+            raise InvariantError(f"{placement.demand.uid}: {least} chunks must begin at one time")
+        if (placement.starts < begins[0] - near).any():
+            raise InvariantError(f"{placement.demand.uid}: a chunk begins before the first {least}")
 
-    def _check_around(self, booking: "Placement", around: Blackouts) -> None:
+    def _check_around(self, placement: "Placement", blackouts: Blackouts) -> None:
         ready, port = self.ready.copy(), self.port
-        uid, near, inside = booking.demand.uid, tolerance(booking.finish), booking.demand.inside
-        self._check_first(booking)
+        uid, near, inside = placement.demand.uid, tolerance(placement.finish), placement.demand.inside
+        self._check_first(placement)
         for place, start, end, sent in zip(
-            booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), booking.sent.tolist(), strict=True
+            placement.where.tolist(),
+            placement.starts.tolist(),
+            placement.ends.tolist(),
+            placement.sent.tolist(),
+            strict=True,
         ):
-            window = around.window_before(place, start + near)
+            window = blackouts.window_before(place, start + near)
             if inside is None:
-                begin, limit = around.slot_behind(window, place, float(ready[place]))
-            elif window >= 0 and around.owner[window] == inside:
-                begin, limit = max(ready[place], around.inside[window]), around.until[window]
+                begin, limit = blackouts.slot_behind(window, place, float(ready[place]))
+            elif window >= 0 and blackouts.owner[window] == inside:
+                begin, limit = max(ready[place], blackouts.inside[window]), blackouts.until[window]
             else:
                 raise InvariantError(f"{uid}: a chunk is outside its reservation")
             if start < begin - near or end > limit + near:
                 raise InvariantError(f"{uid}: a chunk overlaps a window or another chunk on its processor")
-            around.occupy(ready, place, start + near, end, within=inside is not None)
+            blackouts.occupy(ready, place, start + near, end, within=inside is not None)
             if not self.discipline.one_port:
                 continue
-            begin, limit = around.gap_at(start + near, port)
+            begin, limit = blackouts.gap_at(start + near, port)
             if start < begin - near or sent > limit + near:
                 raise InvariantError(f"{uid}: a transfer overlaps another, or a reserved interval")
             port = max(port, sent)
@@ -336,11 +340,11 @@ class Placement:
         return max(1, len(set(self.where.tolist())))
 
 
-def _chained(booking: Placement) -> Floats:
+def _chained(placement: Placement) -> Floats:
     """Return when the chunk before each chunk on its place ends; -inf: it is the first."""
     free: dict[int, float] = {}
     begins = []
-    for place, end in zip(booking.where.tolist(), booking.ends.tolist(), strict=True):
+    for place, end in zip(placement.where.tolist(), placement.ends.tolist(), strict=True):
         begins.append(free.get(place, -np.inf))
         free[place] = end
     return np.array(begins)

@@ -28,11 +28,11 @@ def pool(
 ) -> Plan:
     """Return a plan; ``ahead``: a processor, and from when to when it is booked ahead."""
     places = [Place("n", i) for i in range(len(ready))]
-    around = None
+    blackouts = None
     if ahead:
         where, start, end = ahead
-        around = Blackouts.of(len(ready), np.array([where]), np.array([start]), np.array([end]))
-    plan, missed = Plan.of(places, Timeline(np.array(ready, dtype=float), discipline, around=around), booked)
+        blackouts = Blackouts.of(len(ready), np.array([where]), np.array([start]), np.array([end]))
+    plan, missed = Plan.of(places, Timeline(np.array(ready, dtype=float), discipline, blackouts=blackouts), booked)
     assert not missed
     return plan
 

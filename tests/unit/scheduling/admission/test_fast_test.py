@@ -51,12 +51,12 @@ def demand(uid="j", *, units=10, due=100.0, cost=UNIT, **other):
     return Demand(order=order, ranges=Ranges.of((0, units)), cost=cost, due=NOW + due, **other)
 
 
-def ground(*ends, port=-np.inf, network="Concurrent"):
+def timeline(*ends, port=-np.inf, network="Concurrent"):
     return Timeline(NOW + np.array(ends), Discipline(network=network), port=port)
 
 
 def test_the_line_has_all_that_waits_by_due_time_and_what_runs():
-    line = to_fast(NOW, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)])
+    line = to_fast(NOW, timeline(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)])
     assert isinstance(line, FastQueue)
     assert [w.order[2] for w in line.waiting] == ["a", "b"]
     # two processors: 50 + 10 s until a's due time, 20 taken by a; 90 + 50 until b's; a unit is kept back
@@ -67,7 +67,7 @@ def test_the_line_has_all_that_waits_by_due_time_and_what_runs():
 def test_over_one_port_the_line_has_the_least_beta_of_all_that_waits():
     line = to_fast(
         NOW,
-        ground(0.0, 0.0, port=NOW + 3.0, network="OnePort"),
+        timeline(0.0, 0.0, port=NOW + 3.0, network="OnePort"),
         [demand("a", cost=Cost(9.0, 1.0), units=1), demand("b")],
     )
     assert isinstance(line, FastQueue)
@@ -78,14 +78,14 @@ def test_over_one_port_the_line_has_the_least_beta_of_all_that_waits():
 @pytest.mark.parametrize(
     ("given", "upon", "what"),
     [
-        (demand(least=2), ground(0.0, 0.0), "needs 2 processors at once"),
-        (demand(most=1), ground(0.0, 0.0), "may use 1 of 2 processors"),
-        (demand(most=2), ground(0.0, 0.0), None),
-        (demand(not_before=NOW + 5.0), ground(0.0, 0.0), "may not begin for 5 s"),
-        (demand(not_before=NOW - 5.0), ground(0.0, 0.0), None),
-        (demand(reduce=2.0), ground(0.0, 0.0), "ends with a reduce step"),
-        (demand(due=20.0), ground(15.0, 15.0), "could be late by 1 s"),
-        (demand(due=20.0), ground(14.0, 14.0), None),
+        (demand(least=2), timeline(0.0, 0.0), "needs 2 processors at once"),
+        (demand(most=1), timeline(0.0, 0.0), "may use 1 of 2 processors"),
+        (demand(most=2), timeline(0.0, 0.0), None),
+        (demand(not_before=NOW + 5.0), timeline(0.0, 0.0), "may not begin for 5 s"),
+        (demand(not_before=NOW - 5.0), timeline(0.0, 0.0), None),
+        (demand(reduce=2.0), timeline(0.0, 0.0), "ends with a reduce step"),
+        (demand(due=20.0), timeline(15.0, 15.0), "could be late by 1 s"),
+        (demand(due=20.0), timeline(14.0, 14.0), None),
     ],
 )
 def test_who_cannot_be_promised_by_the_line_keeps_it_from_taking_over(given, upon, what):
@@ -98,7 +98,7 @@ def test_who_cannot_be_promised_by_the_line_keeps_it_from_taking_over(given, upo
 
 def test_holes_and_different_speeds_are_for_the_exact_test():
     holes = Demand(order=Order(NOW + 90.0, NOW, "j"), ranges=Ranges.of((0, 2), (5, 7)), cost=Cost(1.0), due=NOW + 90.0)
-    assert to_fast(NOW, ground(0.0), [holes]) == Obstacle("j", "has its units in 2 ranges")
+    assert to_fast(NOW, timeline(0.0), [holes]) == Obstacle("j", "has its units in 2 ranges")
     slow = Timeline(NOW + np.zeros(2), speeds=np.array([1.0, 2.0]))
     assert to_fast(NOW, slow, [demand()]) == Obstacle("", "processors differ in speed")
 
@@ -106,13 +106,13 @@ def test_holes_and_different_speeds_are_for_the_exact_test():
 def test_back_to_exact_if_all_of_it_can_be_placed():
     places = [Place("n", 0), Place("n", 1)]
     plan, short = Plan.of(
-        places, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)], stop=True
+        places, timeline(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)], stop=True
     )
     assert not short
-    assert [b.demand.uid for b in plan.bookings] == ["a", "b"]
+    assert [b.demand.uid for b in plan.placements] == ["a", "b"]
     assert plan.keeps_all()
     _, (missed,) = Plan.of(
-        places, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=15.0, units=20)], stop=True
+        places, timeline(0.0, 40.0), [demand("b", due=90.0), demand("a", due=15.0, units=20)], stop=True
     )
     assert isinstance(missed, Shortfall)
     assert missed.uid == "a"

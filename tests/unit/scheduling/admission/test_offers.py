@@ -161,10 +161,10 @@ def test_the_number_of_tests_is_bounded(jobs):
 
 def test_a_deadline_is_offered_before_a_slow_processor_can_be_of_use():
     """From 20 s on it gets one of two equal parts, and takes 100 s for it; a third is booked ahead."""
-    around = Blackouts.of(3, np.array([2]), np.array([0.0]), np.array([1e6]))
+    blackouts = Blackouts.of(3, np.array([2]), np.array([0.0]), np.array([1e6]))
     discipline = Discipline(partition="EPR", assign="AN")
     made, _ = Plan.of(
-        PLACES[:3], Timeline(np.zeros(3), discipline, speeds=np.array([1.0, 20.0, 1.0]), around=around), ()
+        PLACES[:3], Timeline(np.zeros(3), discipline, speeds=np.array([1.0, 20.0, 1.0]), blackouts=blackouts), ()
     )
     test = PlanTest(made)
     assert [test.fits(demand(10, due)) for due in (9.9, 10.1, 19.9, 20.1, 99.9, 100.1)] == [0, 1, 1, 0, 0, 1]
@@ -172,8 +172,8 @@ def test_a_deadline_is_offered_before_a_slow_processor_can_be_of_use():
 
 
 def test_inside_windows_that_are_too_short_no_deadline_is_offered():
-    around = Blackouts.of(1, np.array([0]), np.array([5.0]), np.array([10.0]), owner=np.array([0]))
-    made, _ = Plan.of(PLACES[:1], Timeline(np.zeros(1), around=around), ())
+    blackouts = Blackouts.of(1, np.array([0]), np.array([5.0]), np.array([10.0]), owner=np.array([0]))
+    made, _ = Plan.of(PLACES[:1], Timeline(np.zeros(1), blackouts=blackouts), ())
     test = PlanTest(made)
     earliest, tests = searched(test, demand(6, 9.0, inside=0))
     assert earliest is None
@@ -181,7 +181,7 @@ def test_inside_windows_that_are_too_short_no_deadline_is_offered():
 
 
 def test_what_sends_more_than_the_line_is_for_gets_no_offer_by_it():
-    ground = Timeline(np.zeros(4), Discipline(network="OnePort"), 0.0)
-    line = FastSchedule.of(0.0, PLACES, ground, [demand(10, 100.0, "first")])
+    timeline = Timeline(np.zeros(4), Discipline(network="OnePort"), 0.0)
+    line = FastSchedule.of(0.0, PLACES, timeline, [demand(10, 100.0, "first")])
     assert isinstance(line, FastSchedule)
     assert searched(QueueTest(line, 0.0), demand(10, 1.0, cost=Cost(chi=1.0, tau=1.0))) == (None, 0)

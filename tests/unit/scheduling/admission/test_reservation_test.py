@@ -35,25 +35,25 @@ def demand(units, due, uid="j", *, cost=COST, **more):
     return Demand(order=Order(due, 0.0, uid), ranges=Ranges.of((0, units)), cost=cost, due=due, **more)
 
 
-def ground(ready, windows=(), sending=(), *, speeds=None, **chosen):
+def timeline(ready, windows=(), sending=(), *, speeds=None, **chosen):
     """``windows``: (place, start, end); ``sending``: intervals of the port."""
     where, start, end = (np.array([w[i] for w in windows], dtype=t) for i, t in enumerate((np.intp, float, float)))
     return Timeline(
         np.array(ready, dtype=float),
         Discipline(**chosen),
         speeds=None if speeds is None else np.array(speeds),
-        around=Blackouts.of(len(ready), where, start, end, sending),
+        blackouts=Blackouts.of(len(ready), where, start, end, sending),
     )
 
 
-def lines(booking):
+def lines(placement):
     """Who gets how much from when until when."""
     return list(
         zip(
-            booking.where.tolist(),
-            np.diff(booking.cuts).tolist(),
-            booking.starts.tolist(),
-            booking.ends.tolist(),
+            placement.where.tolist(),
+            np.diff(placement.cuts).tolist(),
+            placement.starts.tolist(),
+            placement.ends.tolist(),
             strict=True,
         )
     )
@@ -71,12 +71,12 @@ def asked(start, end, processors, uid="r", io_ratio=0.0):
 
 
 def answered(ahead, plan, reservation):
-    return admit(reservation, ahead, around(ahead, plan), 0.0)
+    return admit(reservation, ahead, blackouts(ahead, plan), 0.0)
 
 
-def around(ahead, plan):
+def blackouts(ahead, plan):
     """The plan upon a ground that knows of what is booked ahead."""
-    return plan.retimed(replace(plan.ground, around=ahead.on(plan.places, plan.ground.discipline)))
+    return plan.retimed(replace(plan.timeline, blackouts=ahead.on(plan.places, plan.timeline.discipline)))
 
 
 def accepted(ahead, plan, reservation):
@@ -89,7 +89,7 @@ def accepted(ahead, plan, reservation):
 
 def searched(ahead, plan, reservation):
     """The start that is offered, and how many steps its search took."""
-    search, steps = nearest(reservation, ahead, around(ahead, plan), 0.0), 0
+    search, steps = nearest(reservation, ahead, blackouts(ahead, plan), 0.0), 0
     while True:
         try:
             next(search)
@@ -103,24 +103,24 @@ def offered(ahead, plan, reservation):
 
 
 def test_a_job_uses_the_time_before_a_window_and_behind_it_each_with_its_own_set_up():
-    booking = place(demand(20, 100.0), ground([0.0], [(0, 10.0, 30.0)]))
-    assert lines(booking) == [(0, 9, 0.0, 10.0), (0, 11, 30.0, 42.0)]
-    assert booking.processors == 1
+    placement = place(demand(20, 100.0), timeline([0.0], [(0, 10.0, 30.0)]))
+    assert lines(placement) == [(0, 9, 0.0, 10.0), (0, 11, 30.0, 42.0)]
+    assert placement.processors == 1
 
 
 def test_two_processors_of_which_one_has_a_window_end_together():
-    booking = place(demand(50, 60.0, as_before=2), ground([0.0, 0.0], [(1, 10.0, 30.0)]))
-    assert lines(booking) == [(0, 36, 0.0, 37.0), (1, 9, 0.0, 10.0), (1, 5, 30.0, 36.0)]
+    placement = place(demand(50, 60.0, as_before=2), timeline([0.0, 0.0], [(1, 10.0, 30.0)]))
+    assert lines(placement) == [(0, 36, 0.0, 37.0), (1, 9, 0.0, 10.0), (1, 5, 30.0, 36.0)]
 
 
 def test_who_is_done_before_the_first_window_is_placed_as_if_there_were_none():
     free = Timeline(np.array([0.0, 3.0, 7.0]))
-    later = ground([0.0, 3.0, 7.0], [(0, 50.0, 60.0)])
+    later = timeline([0.0, 3.0, 7.0], [(0, 50.0, 60.0)])
     assert lines(place(demand(60, 49.0), later)) == lines(place(demand(60, 49.0), free))
 
 
 def test_a_later_job_gets_the_time_before_a_window_that_an_earlier_one_could_not_use():
-    left = ground([0.0], [(0, 3.5, 30.0)])
+    left = timeline([0.0], [(0, 3.5, 30.0)])
     first = place(demand(20, 60.0, cost=Cost(chi=1.0, theta_cp=3.0)), left)
     assert lines(first) == [(0, 20, 30.0, 53.0)], "no unit fits before the window"
     left.take(first)
@@ -129,30 +129,30 @@ def test_a_later_job_gets_the_time_before_a_window_that_an_earlier_one_could_not
 
 def test_over_one_port_nobody_sends_while_the_input_of_a_reservation_is_sent_but_chunks_go_on():
     cost = Cost(chi=10.0, tau=1.0)
-    booking = place(demand(8, 200.0, cost=cost), ground([0.0], [], [(5.0, 20.0)], network="OnePort"))
+    placement = place(demand(8, 200.0, cost=cost), timeline([0.0], [], [(5.0, 20.0)], network="OnePort"))
     # five are sent before and computed meanwhile; the others follow when they are done
-    assert lines(booking) == [(0, 5, 0.0, 55.0), (0, 3, 55.0, 88.0)]
-    late = place(demand(8, 200.0, cost=cost), ground([7.0], [], [(5.0, 20.0)], network="OnePort"))
+    assert lines(placement) == [(0, 5, 0.0, 55.0), (0, 3, 55.0, 88.0)]
+    late = place(demand(8, 200.0, cost=cost), timeline([7.0], [], [(5.0, 20.0)], network="OnePort"))
     assert lines(late) == [(0, 8, 20.0, 108.0)]
 
 
 def test_input_of_its_own_needs_no_port():
-    assert lines(place(demand(8, 200.0), ground([0.0], [], [(5.0, 20.0)]))) == [(0, 8, 0.0, 9.0)]
+    assert lines(place(demand(8, 200.0), timeline([0.0], [], [(5.0, 20.0)]))) == [(0, 8, 0.0, 9.0)]
 
 
 def test_the_reduce_step_does_not_run_into_a_window():
-    booking = place(demand(8, 40.0, reduce=5.0), ground([0.0], [(0, 12.0, 30.0)]))
-    assert lines(booking) == [(0, 8, 0.0, 9.0)]
-    assert booking.finish == 35.0
-    other = place(demand(8, 40.0, reduce=5.0), ground([0.0, 11.0], [(0, 12.0, 30.0)]))
+    placement = place(demand(8, 40.0, reduce=5.0), timeline([0.0], [(0, 12.0, 30.0)]))
+    assert lines(placement) == [(0, 8, 0.0, 9.0)]
+    assert placement.finish == 35.0
+    other = place(demand(8, 40.0, reduce=5.0), timeline([0.0, 11.0], [(0, 12.0, 30.0)]))
     assert (other.reducer, other.finish) == (1, 16.0)
-    assert isinstance(place(demand(8, 20.0, reduce=5.0), ground([0.0], [(0, 12.0, 30.0)])), Shortfall)
+    assert isinstance(place(demand(8, 20.0, reduce=5.0), timeline([0.0], [(0, 12.0, 30.0)])), Shortfall)
 
 
 def test_a_refusal_counts_what_fits_around_the_windows():
-    short = place(demand(40, 40.0), ground([0.0, 0.0], [(0, 10.0, 30.0), (1, 10.0, 30.0)]))
+    short = place(demand(40, 40.0), timeline([0.0, 0.0], [(0, 10.0, 30.0), (1, 10.0, 30.0)]))
     assert (short.units, short.fit, short.usable) == (40, 36, 2)
-    late = place(demand(40, 20.0), ground([30.0], [(0, 10.0, 15.0)], start="Together"))
+    late = place(demand(40, 20.0), timeline([30.0], [(0, 10.0, 15.0)], start="Together"))
     assert (late.units, late.fit, late.usable) == (40, 0, 0)
 
 
@@ -213,10 +213,10 @@ def compared(seed, *, one_port, intervals, count=60):
         speeds = rng.choice([0.5, 1.0, 2.0], n).tolist()
         units = int(rng.integers(1, 8))
         network = "OnePort" if one_port else "Concurrent"
-        on = ground(ready, windows, sending, speeds=speeds, network=network)
-        booking = place_around(demand(units, 1e3, cost=cost, as_before=n), on, on.around)
+        on = timeline(ready, windows, sending, speeds=speeds, network=network)
+        placement = place_around(demand(units, 1e3, cost=cost, as_before=n), on, on.blackouts)
         least = soonest(slots_of(ready, windows), units, cost, speeds, one_port=one_port, sending=sending)
-        found.append((booking.finish / least, cost.theta_cm > 0.0))
+        found.append((placement.finish / least, cost.theta_cm > 0.0))
     return found
 
 
@@ -245,16 +245,16 @@ def test_around_intervals_of_the_port_a_second_chunk_makes_it_better_than_any_cu
 
 def test_a_reservation_gets_the_places_on_which_least_is_booked():
     plan = pool(3, [demand(30, 40.0)])
-    assert set(plan.bookings[0].where.tolist()) == {0}
+    assert set(plan.placements[0].where.tolist()) == {0}
     got = accepted(BookedReservations(), plan, asked(10.0, 20.0, 2))
     assert [p.node for p in got.held.places] == ["n1", "n2"]
-    assert got.plan.bookings[0].starts.tolist() == [0.0]
+    assert got.plan.placements[0].starts.tolist() == [0.0]
 
 
 def test_promised_jobs_make_way_where_they_can_and_stand_where_they_cannot():
     ahead, plan = BookedReservations(), pool(1, [demand(20, 60.0)])
     got = accepted(ahead, plan, asked(10.0, 30.0, 1))
-    assert lines(got.plan.bookings[0]) == [(0, 9, 0.0, 10.0), (0, 11, 30.0, 42.0)]
+    assert lines(got.plan.placements[0]) == [(0, 9, 0.0, 10.0), (0, 11, 30.0, 42.0)]
     tight = pool(1, [demand(20, 41.0, "tight")])
     no = answered(BookedReservations(), tight, asked(10.0, 30.0, 1))
     assert no == Refused(
@@ -316,12 +316,12 @@ def test_what_is_planned_before_the_port_is_kept_is_sent_the_clearance_before():
     ahead, plan = BookedReservations(clearance=3.0), pool(2, network="OnePort")
     with_one = accepted(ahead, plan, asked(10.0, 20.0, 1, "first", io_ratio=0.5)).plan
     again = accepted(ahead, with_one, asked(30.0, 40.0, 1, "second", io_ratio=0.5)).plan
-    for around in (again.ground.around, ahead.on(plan.places, plan.ground.discipline)):
-        assert (around.sends, around.sent) == ([7.0, 27.0], [15.0, 35.0])
+    for blackouts in (again.timeline.blackouts, ahead.on(plan.places, plan.timeline.discipline)):
+        assert (blackouts.sends, blackouts.sent) == ([7.0, 27.0], [15.0, 35.0])
 
 
 def test_what_runs_beyond_the_start_keeps_its_processor():
-    plan = replace(pool(2), ground=Timeline(np.array([0.0, 15.0])))
+    plan = replace(pool(2), timeline=Timeline(np.array([0.0, 15.0])))
     no = answered(BookedReservations(), plan, asked(10.0, 20.0, 2))
     assert "running chunks will still occupy all but 1" in no.message
     assert offered(BookedReservations(), plan, asked(10.0, 20.0, 2)) == 15.0
@@ -353,10 +353,10 @@ def test_what_is_released_or_over_leaves_nothing():
     for calendar in (ahead.calendar, ahead.port):
         calendar.check()
         assert len(calendar.windows()) == 1
-    left = ahead.on(plan.places, plan.ground.discipline)
+    left = ahead.on(plan.places, plan.timeline.discipline)
     assert (left.start.tolist(), left.sends, left.sent) == ([40.0, 40.0], [40.0], [42.0])
     ahead.release("r2")
-    assert ahead.on(plan.places, plan.ground.discipline) is None
+    assert ahead.on(plan.places, plan.timeline.discipline) is None
     with pytest.raises(KeyError):
         ahead.release("r2")
 
@@ -364,10 +364,10 @@ def test_what_is_released_or_over_leaves_nothing():
 def test_windows_of_places_that_are_gone_are_nobodys():
     ahead, plan = BookedReservations(), pool(2, network="OnePort")
     accepted(ahead, plan, asked(10.0, 20.0, 2, io_ratio=0.5))
-    left = ahead.on([Place("n1", 0), Place("n2", 0)], plan.ground.discipline)
+    left = ahead.on([Place("n1", 0), Place("n2", 0)], plan.timeline.discipline)
     assert (left.place.tolist(), left.sends) == ([0], [10.0])
-    none = ahead.on([Place("n7", 0)], plan.ground.discipline)
-    held = place(demand(8, 60.0), Timeline(np.zeros(1), plan.ground.discipline, around=none))
+    none = ahead.on([Place("n7", 0)], plan.timeline.discipline)
+    held = place(demand(8, 60.0), Timeline(np.zeros(1), plan.timeline.discipline, blackouts=none))
     assert isinstance(held, Placement)
 
 
@@ -391,7 +391,7 @@ def test_a_reservation_without_length_or_processors_is_none(window):
 def test_a_plan_that_meets_a_window_is_found_out():
     plan = pool(1, [demand(20, 60.0)])
     for windows, sending in ([(0, 10.0, 30.0)], ()), ([], [(0.0, 4.0)]):
-        bad = replace(plan, ground=ground([0.0], windows, sending, network="OnePort" if sending else "Concurrent"))
+        bad = replace(plan, timeline=timeline([0.0], windows, sending, network="OnePort" if sending else "Concurrent"))
         with pytest.raises(InvariantError, match="overlaps"):
             bad.check()
 
@@ -411,7 +411,7 @@ def test_many_jobs_around_many_windows_keep_their_rules():
             got = plan.insert(demand(int(rng.integers(5, 300)), rng.uniform(60.0, 600.0), f"j{n}", cost=cost))
             plan = plan if isinstance(got, Shortfall) else got
         plan.check()
-        assert len(plan.bookings) > 10
+        assert len(plan.placements) > 10
         assert len(ahead.held) > 5
-        assert any(len(set(b.where.tolist())) < b.where.size for b in plan.bookings) or partition == "EPR"
+        assert any(len(set(b.where.tolist())) < b.where.size for b in plan.placements) or partition == "EPR"
         assert all(a <= b for a, b in pairwise(sorted(ahead.port.windows())))

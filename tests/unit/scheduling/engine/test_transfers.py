@@ -330,13 +330,13 @@ def test_who_begins_a_moment_after_it_was_planned_to_moves_those_that_are_booked
     w = keeping()
     w.apply(fetching(units=100, deadline=90.0))
     w.run(0.25)
-    (booking,) = w.pool.view().plan
-    place, planned = booking.where[0], booking.starts[0]
-    assert list(booking.where).count(place) > 1, "it has a chunk on either side of what the port is kept for"
+    (placement,) = w.pool.view().plan
+    place, planned = placement.where[0], placement.starts[0]
+    assert list(placement.where).count(place) > 1, "it has a chunk on either side of what the port is kept for"
     w.run_until(lambda w: len(w.pods) == 2)  # the plan is checked in each step
     assert w.now > planned, "ticks do not meet it"
-    (booking,) = w.pool.view().plan
-    assert booking.starts[list(booking.where).index(place)] >= w.records["j1"].chunks[1].promised_end
+    (placement,) = w.pool.view().plan
+    assert placement.starts[list(placement.where).index(place)] >= w.records["j1"].chunks[1].promised_end
 
 
 def test_who_names_the_reservation_fetches_behind_that_time_too():

@@ -24,7 +24,7 @@ def planned() -> Plan:
 
 def times(plan):
     """When its processors are free before all placements, and behind them."""
-    return plan.ground.ready.tolist(), plan.after.ready.tolist()
+    return plan.timeline.ready.tolist(), plan.after.ready.tolist()
 
 
 def test_a_place_that_no_placement_waits_for_is_free_once_what_runs_there_has_left():
@@ -36,8 +36,8 @@ def test_a_place_that_no_placement_waits_for_is_free_once_what_runs_there_has_le
 
 def test_a_chunk_that_ends_as_planned_though_it_was_to_end_sooner_keeps_its_place_until_then():
     plan = planned()
-    (booking,) = plan.bookings
-    sooner = plan.created(booking, {0: Range(0, 10)}, [8.0], -np.inf)
+    (placement,) = plan.placements
+    sooner = plan.created(placement, {0: Range(0, 10)}, [8.0], -np.inf)
     assert times(sooner) == ([8.0, 0.0, 0.0], [10.0, 0.0, 0.0])
     assert times(sooner.held(np.array([10.0, 0.0, 0.0]))) == ([10.0, 0.0, 0.0], [10.0, 0.0, 0.0])
 

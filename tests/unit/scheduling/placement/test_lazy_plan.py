@@ -31,38 +31,38 @@ def demand(units: int, due: float, uid: str = "j", **setup: float) -> Demand:
         {"port": 3.0},
         {"discipline": Discipline(network="OnePort", partition="EPR")},
         {"speeds": np.array([1.0, 2.0])},
-        {"around": AHEAD},
+        {"blackouts": AHEAD},
     ],
     ids=lambda changed: next(iter(changed)),
 )
 def test_bookings_are_taken_over_only_upon_a_ground_that_is_the_same(changed):
-    ground = Timeline(np.zeros(2), ONE_PORT, 0.0)
-    row, queue = LazyPlan(ground.copy()), [demand(4, 20.0, "a"), demand(4, 40.0, "b")]
+    timeline = Timeline(np.zeros(2), ONE_PORT, 0.0)
+    row, queue = LazyPlan(timeline.copy()), [demand(4, 20.0, "a"), demand(4, 40.0, "b")]
     assert row.follow(queue) == []
     row.end()
-    assert len(row.upon(ground, queue)) == 2
-    other = replace(ground.copy(), **changed)
+    assert len(row.upon(timeline, queue)) == 2
+    other = replace(timeline.copy(), **changed)
     again = row.upon(other, queue)
     assert len(again) == 0
     assert again.follow(queue) == []
-    found = [again.booking(i).finish for i in range(2)]
-    fresh = LazyPlan(replace(ground.copy(), **changed))
+    found = [again.placement(i).finish for i in range(2)]
+    fresh = LazyPlan(replace(timeline.copy(), **changed))
     fresh.follow(queue)
-    assert found == [fresh.booking(i).finish for i in range(2)]
+    assert found == [fresh.placement(i).finish for i in range(2)]
 
 
 def test_demands_that_come_before_others_twice_leave_no_times_of_the_queue_without_them():
     queue = [demand(4, 1000.0 + n, f"j{n}") for n in range(MARK + 8)]
-    row, ground = LazyPlan(Timeline(np.zeros(2))), Timeline(np.zeros(2))
+    row, timeline = LazyPlan(Timeline(np.zeros(2))), Timeline(np.zeros(2))
     row.follow(queue)
     row.end()
     for at in (MARK // 2, MARK):
         queue.insert(at, demand(40, queue[at].due, f"before {at}"))
-        row = row.upon(ground, queue)
+        row = row.upon(timeline, queue)
         assert len(row) == at
         row.follow(queue[at:])
         row.end()
-    fresh = LazyPlan(ground)
+    fresh = LazyPlan(timeline)
     fresh.follow(queue)
     assert np.array_equal(row.end().ready, fresh.end().ready)
 
@@ -71,9 +71,9 @@ def test_demands_that_come_before_others_twice_leave_no_times_of_the_queue_witho
 def test_sums_alone_tell_of_no_demand_that_whole_units_make_late(due, fits):
     """Three units on two processors: as real numbers 1.65 s each, in whole units 2.2 s."""
     asked = demand(3, due)
-    ground = Timeline(np.zeros(2))
-    assert isinstance(place(asked, ground), Shortfall) is not fits
-    assert surely_fit(ground, [asked]) == 0
+    timeline = Timeline(np.zeros(2))
+    assert isinstance(place(asked, timeline), Shortfall) is not fits
+    assert surely_fit(timeline, [asked]) == 0
 
 
 @pytest.mark.parametrize("setup", [0.0, 5.0])
