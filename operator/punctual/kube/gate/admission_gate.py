@@ -209,17 +209,23 @@ class AdmissionGate:
         for key, kind in questions.items():
             if answers[key] is None:
                 self._asking.setdefault(key, set()).add(known.owner.uid)
-                pod = partial(
-                    _pod,
-                    known.owner,
-                    known.spec,
-                    kind,
-                    processor=processor,
-                    chunk_class=self._caches.placeholder_settings.chunk_class,
-                    image=self._image,
-                )
+                pod = partial(self._pod, known.owner, known.spec, kind, processor)
                 self._trials.ask(key, known.owner.namespace, pod, processor)
         return False, None
+
+    def _pod(
+        self, owner: Owner, spec: bytes, kind: Kind, processor: PoolSpec, others: Resources | None
+    ) -> dict[str, Any]:
+        """Return the pod that is tried for a job's chunks, or for its reduce."""
+        asked = orjson.loads(spec)
+        chunk = Chunk(
+            begin=0, end=1, origin=1, node=ANY, attempt=0, kind=kind, created=0.0, promised_end=0.0, leftover=True
+        )
+        template = (asked["reduce"] if kind == "Reduce" else asked)["template"]
+        step, chunk_class = InputStep.of(asked, image=self._image), self._caches.placeholder_settings.chunk_class
+        return chunk_pod(
+            owner, chunk, template, processor=processor, epoch=0, priority_class=chunk_class, step=step, others=others
+        )
 
     def _answered(self, key: bytes) -> None:
         for uid in self._asking.pop(key, ()):
@@ -227,35 +233,6 @@ class AdmissionGate:
 
 
 _NO_WINDOW: Final = "the Reservation that it names has no answer yet"
-
-
-def _pod(
-    owner: Owner,
-    spec: bytes,
-    kind: Kind,
-    others: Resources | None,
-    *,
-    processor: PoolSpec,
-    chunk_class: str,
-    image: str,
-) -> dict[str, Any]:
-    """Return the pod that is tried for a job's chunks, or for its reduce."""
-    asked = orjson.loads(spec)
-    chunk = Chunk(
-        begin=0, end=1, origin=1, node=ANY, attempt=0, kind=kind, created=0.0, promised_end=0.0, leftover=True
-    )
-    part = asked["reduce"] if kind == "Reduce" else asked
-    step = InputStep.of(asked, image=image) if kind != "Reduce" else None
-    return chunk_pod(
-        owner,
-        chunk,
-        part["template"],
-        processor=processor,
-        epoch=0,
-        priority_class=chunk_class,
-        step=step,
-        others=others,
-    )
 
 
 def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
