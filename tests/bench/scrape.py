@@ -81,13 +81,9 @@ def fill(metrics, pools):
 async def measure(count, jobs, rounds):
     """Return milliseconds of scrapes, and the series of one."""
     metrics, cores = Metrics(), [busy(jobs // count) for _ in range(count)]
-    actors = PoolActors(
-        iter(cores).__next__,
-        lambda _pool: None,
-        clock=SimpleNamespace(now=lambda: START, doubted=False),
-        metrics=metrics,
-        life=lambda work: work.close(),
-    )
+    clock = SimpleNamespace(now=lambda: START, doubted=False)
+    tools = SimpleNamespace(clock=clock, now=clock.now, metrics=metrics)
+    actors = PoolActors(iter(cores).__next__, tools, None, SimpleNamespace(spawn=lambda work: work.close()))
     for n in range(count):
         actors.start(f"p{n}", ())
     fill(metrics, [f"p{n}" for n in range(count)])

@@ -7,6 +7,7 @@ change.
 
 import asyncio
 from functools import cache
+from types import SimpleNamespace
 
 import jsonschema
 import orjson
@@ -21,6 +22,7 @@ from term_tools import make_tools
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.actors.executor import PoolExecutor
+from punctual.kube.actors.runners import Runners
 from punctual.kube.api import crd
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pods import project_pod
@@ -84,7 +86,7 @@ class Edge:
         events += [pod.observed(self) for pod in self.pods.values()]
         tools = make_tools(self, lambda: self.now, caches=self.caches, epoch=self.epoch)
         self.pool = Pool(self.epoch)
-        self.executor = PoolExecutor("any", tools, self.gate, lambda _: None)
+        self.executor = PoolExecutor("any", tools, Runners(tools, self.gate), SimpleNamespace(put=lambda _: None))
         self._perform(self.pool.restore(self.now, events))
 
     async def apply(self, uid, spec):

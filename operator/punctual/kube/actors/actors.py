@@ -11,10 +11,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from punctual import metric_names as names
 from punctual.kube.actors.executor import PoolExecutor
-from punctual.kube.metrics import Metrics, began
+from punctual.kube.actors.runners import Runners
+from punctual.kube.actors.tools import Tools
+from punctual.kube.metrics import began
 from punctual.kube.writes.keys import Key
 from punctual.runtime.actor import Actor, Core
-from punctual.runtime.clock import ServerClock
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.event_keys import key_of, merged
@@ -56,9 +57,8 @@ class _Running(Generic[C, E, X]):
 class Actors(Generic[C, E, X]):
     """An actor for each pool."""
 
-    def __init__(self, *, clock: ServerClock, metrics: Metrics, life: Life) -> None:
-        self._clock = clock
-        self._metrics = metrics
+    def __init__(self, tools: Tools, life: Life) -> None:
+        self._tools = tools
         self._life = life
         self._running: dict[str, _Running[C, E, X]] = {}
 
@@ -74,14 +74,8 @@ class Actors(Generic[C, E, X]):
 
     def run(self, pool: str, core: C, mailbox: Mailbox[E], executor: X, restored: Sequence[E]) -> None:
         """Start an actor. ``restored``: all that is on record about its pool."""
-        actor: Actor[E, Any] = Actor(
-            core,
-            mailbox,
-            executor,
-            now=self._clock.now,
-            doubted=lambda: self._clock.doubted,
-            timed=self._metrics.step_seconds.observe,
-        )
+        clock, timed = self._tools.clock, self._tools.metrics.step_seconds.observe
+        actor: Actor[E, Any] = Actor(core, mailbox, executor, now=clock.now, doubted=lambda: clock.doubted, timed=timed)
         self._running[pool] = _Running(core, actor, executor, self._life.spawn(actor.run(restored)))
 
     def stop(self, pool: str) -> bool:
@@ -135,27 +129,19 @@ class Actors(Generic[C, E, X]):
 
 
 class PoolActors(Actors[PoolCore, Event, PoolExecutor]):
-    """``core()`` makes a Pool, ``executor(pool, tell)`` what carries out its actions and can tell it events."""
+    """The promises of each pool. ``core()`` makes a Pool."""
 
-    def __init__(
-        self,
-        core: Callable[[], PoolCore],
-        executor: Callable[[str, Callable[[Event], None]], PoolExecutor],
-        *,
-        clock: ServerClock,
-        metrics: Metrics,
-        life: Life,
-    ) -> None:
-        super().__init__(clock=clock, metrics=metrics, life=life)
+    def __init__(self, core: Callable[[], PoolCore], tools: Tools, runners: Runners, life: Life) -> None:
+        super().__init__(tools, life)
         self._core = core
-        self._executor = executor
+        self._runners = runners
 
     def start(self, pool: str, restored: Sequence[Event]) -> None:
         """Start a pool. ``restored``: all that is on record about it, its jobs and its reservations."""
         core, mailbox = self._core(), Mailbox(key_of, merged)
-        self.run(pool, core, mailbox, self._executor(pool, mailbox.put), restored)
-        self._metrics.begin_pool(pool)
-        self._metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._clock.now())))
+        self.run(pool, core, mailbox, PoolExecutor(pool, self._tools, self._runners, mailbox), restored)
+        self._tools.metrics.begin_pool(pool)
+        self._tools.metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._tools.now())))
 
     def rewrite(self, pool: str) -> None:
         """Write the status of a pool again: what the Pool does not know of it has changed."""

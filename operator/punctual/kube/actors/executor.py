@@ -6,7 +6,6 @@ and unwritten statuses need.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, assert_never
 
@@ -14,20 +13,18 @@ import orjson
 import structlog
 
 from punctual.kube.actors.results import Results, readable
+from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import JOBS, PODS, POOLS
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, is_chunk_of
-from punctual.kube.cluster.pods import project_pod
-from punctual.kube.gate.admission_gate import AdmissionGate
-from punctual.kube.known.jobs import KnownJob, Owner
+from punctual.kube.known.jobs import KnownJob
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
 from punctual.kube.writes.keys import Key
-from punctual.kube.writes.operations import Annotate, CreatePod, DeleteObject, DeletePod, LimitPod, PutStatus
+from punctual.kube.writes.operations import Annotate, DeleteObject, PutStatus
 from punctual.labels import OFFERED_END, TURN
 from punctual.notation.duration import format_time
-from punctual.runtime.clock import WITNESS
+from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,
@@ -48,9 +45,9 @@ from punctual.scheduling.model.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.model.events import CreateRefused, PodObserved
-from punctual.scheduling.model.job import Chunk, Job, JobRecord
-from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.events import CreateRefused
+from punctual.scheduling.model.job import Job, JobRecord
+from punctual.scheduling.model.pool_spec import PoolRecord
 
 log = structlog.get_logger(__name__)
 
@@ -58,21 +55,14 @@ log = structlog.get_logger(__name__)
 class PoolExecutor:
     """Carries out the actions of one pool.
 
-    What the kinds do because of an action is theirs. ``tell(event)`` puts an event into the mailbox of the pool.
+    What the kinds do because of an action is theirs, and what starts and ends a job's pods is its runner's.
     """
 
-    def __init__(
-        self,
-        pool: str,
-        tools: Tools,
-        gate: AdmissionGate,
-        tell: Callable[[CreateRefused], None],
-    ) -> None:
+    def __init__(self, pool: str, tools: Tools, runners: Runners, mailbox: Mailbox[Any]) -> None:
         self._pool = pool
         self._tools = tools
-        self._gate = gate
-        self._tell = tell
-        self._spec: PoolSpec | None = None  # the spec in force, not only the requested one
+        self._runners = runners
+        self._mailbox = mailbox
         self._record: PoolRecord | None = None  # the last one
         self._progress: dict[str, JobRecord] = {}  # by job, oldest first
         self._unwritten: set[Key] = set()  # objects with a status that is not written yet
@@ -89,11 +79,10 @@ class PoolExecutor:
             case WritePool():
                 self._write_pool(action)
             case CreateChunk():
-                self._create(action)
-            case EndPod(namespace, name, uid, grace):
-                tools.writer.submit(self._key_of(uid), DeletePod(namespace, name, uid, grace))
-            case StopPod(namespace, name, uid):
-                tools.writer.submit(self._key_of(uid), LimitPod(PODS.path(namespace=namespace, name=name), uid))
+                self._start(action)
+            case EndPod(uid=uid) | StopPod(uid=uid):
+                for operation in self._runners.of(tools.caches.pods.job_of(uid)).end(action):
+                    tools.writer.submit(self._key_of(uid), operation)
             case OfferEnd(namespace, name, uid, end):
                 path = PODS.path(namespace=namespace, name=name)
                 tools.writer.submit(self._key_of(uid), Annotate(path, {OFFERED_END: str(end)}, uid))
@@ -139,10 +128,8 @@ class PoolExecutor:
         for uid in list(islice(self._progress, most)):
             known = self._tools.directory.jobs.get(uid)
             record = self._progress.pop(uid)
-            if known and known.term.job:
-                self._submit_status(
-                    Key(JOBS, uid), status_write(known, known.term.job, record, now=self._tools.now(), urgent=False)
-                )
+            if known:
+                self._submit_record(known, record, urgent=False)
 
     def _key_of(self, pod: str) -> Key:
         """Return the key of a pod's (uid) writes: that of its job."""
@@ -158,10 +145,12 @@ class PoolExecutor:
             self._progress[uid] = record
             return
         self._progress.pop(uid, None)
-        if known.term.job:
-            self._submit_status(
-                Key(JOBS, uid), status_write(known, known.term.job, record, now=self._tools.now(), urgent=True)
-            )
+        self._submit_record(known, record, urgent=True)
+
+    def _submit_record(self, known: KnownJob, record: JobRecord, *, urgent: bool) -> None:
+        if (job := known.term.job) is not None:
+            write = status_write(known, job, record, now=self._tools.now(), urgent=urgent)
+            self._submit_status(Key(JOBS, known.uid), write)
 
     def _submit_status(self, key: Key, operation: PutStatus) -> None:
         found = self._tools.found.pop(key, None)
@@ -176,7 +165,6 @@ class PoolExecutor:
         if known is None:
             return
         self._record = record = action.record
-        self._spec = record.applied
         tools.taints.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's placeholders
             self._keep_capacity(HoldCapacity({}, 0.0, 0))
@@ -199,44 +187,19 @@ class PoolExecutor:
             self._tools.placeholders.want(known.uid, self._pool, action)
             self._tools.caches.inventory.keep(self._pool, {node: kept.since for node, kept in action.nodes.items()})
 
-    def _create(self, action: CreateChunk) -> None:
+    def _start(self, action: CreateChunk) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
         pool = tools.directory.pools.named(self._pool)
         if known is None or pool is None:
             return
-        chunk = action.chunk
-        reduce = chunk.kind == "Reduce"
-        spec = known.template()
-        part = spec.get("reduce") if reduce else spec
-        # an edit removed the recorded step, or it never existed; or an earlier operator took an oversized spec
-        if part is None or known.flaw:
-            refused = CreateRefused(
-                job=action.job,
-                kind=chunk.kind,
-                begin=chunk.begin,
-                attempt=chunk.attempt,
-                message=known.flaw or "spec.reduce is missing",
-            )
-            self._tell(refused)
+        in_force = self._record.applied if self._record else None  # it may not be the requested one
+        started = self._runners.of(action.job).start(known, action.chunk, in_force or to_pool_spec(pool))
+        if isinstance(started, CreateRefused):
+            self._mailbox.put(started)
             return
-        results = tools.results.by_job.get(action.job)
-        processor = self._spec or to_pool_spec(pool)
-        body = chunk_pod(
-            known.owner,
-            chunk,
-            part["template"],
-            processor=processor,
-            epoch=tools.epoch,
-            results=results.sources() if reduce and results else (),
-            priority_class=tools.caches.placeholder_settings.chunk_class,
-            step=InputStep.of(spec, image=tools.image, version=known.term.record.input if known.term.record else None),
-            others=self._gate.others(action.job, chunk.kind, part["template"], processor),
-        )
-        if reduce and results:
-            for operation in results.look():
-                tools.writer.submit(Key(JOBS, action.job), operation)
-        tools.promise_metrics.created(chunk.kind)
-        tools.writer.submit(Key(JOBS, action.job), CreatePod(known.owner.namespace, body, _same(known.owner, chunk)))
+        tools.promise_metrics.created(action.chunk.kind)
+        for operation in started:
+            tools.writer.submit(Key(JOBS, action.job), operation)
 
     def _store(self, action: StoreResult) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
@@ -250,17 +213,10 @@ class PoolExecutor:
             tools.writer.submit(Key(JOBS, action.job), operation)
 
     def _emit(self, action: Emit) -> None:
-        regarding = self._regarding(action.job)
-        if regarding is None:
-            return
-        log.info(
-            "event_emitted",
-            kind=regarding.kind,
-            name=regarding.name,
-            namespace=regarding.namespace,
-            reason=action.reason,
-        )
-        self._tools.recorder.emit(regarding, action.type, action.reason, action.message)
+        if about := self._regarding(action.job):
+            reason = action.reason
+            log.info("event_emitted", kind=about.kind, name=about.name, namespace=about.namespace, reason=reason)
+            self._tools.recorder.emit(about, action.type, reason, action.message)
 
     def _regarding(self, job: str | None) -> Regarding | None:
         directory = self._tools.directory
@@ -279,23 +235,3 @@ def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, ur
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
     slow = bool(known.flaw)
     return PutStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version, slow=slow)
-
-
-def _same(owner: Owner, chunk: Chunk) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test whether an existing pod is this attempt, and will be seen as such.
-
-    An attempt of the same number may have been long before: of units that the job had, gave up and has again. Its pod
-    tells nothing of this one.
-    """
-    wanted = (owner.uid, chunk.kind, chunk.begin, chunk.origin, chunk.attempt)
-
-    def same(pod: Mapping[str, Any]) -> bool:
-        seen = project_pod(pod)
-        return (
-            isinstance(seen, PodObserved)
-            and wanted == (seen.job, seen.kind, seen.begin, seen.end, seen.attempt)
-            and is_chunk_of(owner, seen)
-            and seen.created >= chunk.created - WITNESS
-        )
-
-    return same

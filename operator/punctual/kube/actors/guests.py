@@ -13,6 +13,7 @@ from punctual.guests.model import Action, Decided, Event, GuestApplied, LendTo, 
 from punctual.kube.actors.actors import Actors, Life
 from punctual.kube.actors.executor import PoolExecutor
 from punctual.kube.actors.guest_records import note, to_guest, to_nodes, to_report
+from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.tools import Tools
 from punctual.kube.cluster.events import Regarding
 from punctual.kube.known.jobs import KnownJob
@@ -40,26 +41,21 @@ class GuestExecutor(PoolExecutor):
 
 
 class Guests(Actors[GuestControl, Event, GuestExecutor]):
-    """The guests of each pool. ``executor(pool, tell)`` makes what carries out their control's actions."""
+    """The guests of each pool."""
 
-    def __init__(
-        self, tools: Tools, executor: Callable[[str, Callable[[Event], None]], GuestExecutor], *, life: Life
-    ) -> None:
-        super().__init__(clock=tools.clock, metrics=tools.metrics, life=life)
-        self._epoch = tools.epoch
-        self._recorder = tools.recorder
+    def __init__(self, tools: Tools, runners: Runners, life: Life) -> None:
+        super().__init__(tools, life)
         self._caches = tools.caches
-        self._executor = executor
+        self._runners = runners
         self._stale: set[str] = set()  # pools with nodes that have changed
         self._histories: dict[str, History] = {}  # of the nodes of all pools
 
     def start(self, pool: str, restored: Sequence[Event]) -> None:
         """Start the control of a pool's guests. ``restored``: its guest jobs with a decision, and their pods."""
         mailbox = Mailbox(key_of, merged)
-        events = [self._nodes(pool), *restored]
-        executor = self._executor(pool, mailbox.put)
+        executor = GuestExecutor(pool, self._tools, self._runners, mailbox)
         executor.decided = self._decided
-        self.run(pool, GuestControl(self._epoch), mailbox, executor, events)
+        self.run(pool, GuestControl(self._tools.epoch), mailbox, executor, [self._nodes(pool), *restored])
 
     def applied(self, known: KnownJob, job: Job) -> GuestApplied:
         """Return a guest job as its control is told of it."""
@@ -92,18 +88,18 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
             if host.hosts is not None:
                 if node not in self._histories:
                     self._histories[node] = History()
-                note(self._histories[node], self._clock.now(), host.hosts)
+                note(self._histories[node], self._tools.now(), host.hosts)
 
     def _decided(self, decided: Decided) -> None:
         """Count a decision about a chunk, and tell it by an event on its pod."""
-        self._metrics.guest_decided(decided)
+        self._tools.metrics.guest_decided(decided)
         pod = next((pod for pod in self._caches.pods.of_job(decided.job) if pod.uid == decided.pod), None)
         if pod is not None:
             told = explain(decided)
             history = self._histories.get(decided.node) if decided.cause == "Policy" else None
-            before = "" if history is None else lately(decided.node, history, self._clock.now())
+            before = "" if history is None else lately(decided.node, history, self._tools.now())
             about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-            self._recorder.emit(about, "Normal", told.reason, f"{told.message} {before}".rstrip())
+            self._tools.recorder.emit(about, "Normal", told.reason, f"{told.message} {before}".rstrip())
 
     def _nodes(self, pool: str) -> NodesSeen:
         inventory = self._caches.inventory

@@ -12,10 +12,7 @@ from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.tools import AllKinds
 from punctual.kube.agents.progress import to_progress
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.client import Json
 from punctual.kube.known.jobs import KnownJob
-from punctual.kube.writes.operations import CreatePod, Outcome
-from punctual.labels import ATTEMPT, BEGIN, KIND_LABEL
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved, Progress, Reported
 
 
@@ -40,8 +37,19 @@ class PodEvents:
         self._counted.update((pod.uid, pool) for pod in pods if _takes_place(pod))
         return [pod for pod in pods if pod.kind != "Guest"], [pod for pod in pods if pod.kind == "Guest"]
 
-    def changed(self, job: str, event: PodObserved | PodGone) -> None:
-        """Take in a change of a pod of a job (uid)."""
+    def changed(self, job: str, event: PodObserved | PodGone | CreateRefused) -> None:
+        """Take in a change of a pod of a job (uid), or that there will be none."""
+        if isinstance(event, CreateRefused):
+            pool, lent = self._told(job), event.kind == "Guest"
+        else:
+            pool, lent = self._route(job, event)
+        if pool and lent:
+            self._guests.tell(pool, event)
+        elif pool:
+            self._actors.tell(pool, event)
+
+    def _route(self, job: str, event: PodObserved | PodGone) -> tuple[str | None, bool]:
+        """Return the pool that is told of a change of a pod, and whether the pod is a guest."""
         pool = self._pools.get(event.uid)
         if pool is None:
             pool = self._pool_of(event) if isinstance(event, PodObserved) else self._told(job)
@@ -57,13 +65,12 @@ class PodEvents:
             self._pools[event.uid] = pool
             if lent := event.kind == "Guest":
                 self._lent.add(event.uid)
-            counting = pool if _takes_place(event) else None
-            if counting != self._counted.get(event.uid):
-                self._note_counting(event, counting)
-        if pool and lent:
-            self._guests.tell(pool, event)
-        elif pool:
-            self._actors.tell(pool, event)
+            before, counting = self._counted.pop(event.uid, None), pool if _takes_place(event) else None
+            if counting:
+                self._counted[event.uid] = counting
+            if counting != before:
+                self._caches.inventory.recount(event.node)
+        return pool, lent
 
     def counting(self, pod: str) -> str | None:
         """Return the pool that counts what a pod (uid) takes of its node.
@@ -72,32 +79,10 @@ class PodEvents:
         """
         return self._counted.get(pod)
 
-    def _note_counting(self, pod: PodObserved, pool: str | None) -> None:
-        if pool is None:
-            del self._counted[pod.uid]
-        else:
-            self._counted[pod.uid] = pool
-        self._caches.inventory.recount(pod.node)
-
     def job_was_read(self, known: KnownJob) -> None:
         """Take in the pods of a job that was read after the takeover."""
         for pod in self._caches.pods.of_job(known.owner.uid):
             self.changed(pod.job, pod)
-
-    def created(self, job: str, outcome: Outcome) -> None:
-        """Take in what became of the create of a pod of a job (uid)."""
-        assert isinstance(outcome.operation, CreatePod)
-        if outcome.result in {"refused", "conflict"} and (pool := self._told(job)):
-            event = _refused(job, outcome, outcome.operation.body)
-            if event.kind == "Guest":
-                self._guests.tell(pool, event)
-            else:
-                self._actors.tell(pool, event)
-        if outcome.existed:  # behind the refusal: a pod of an earlier attempt is not this chunk's
-            # perhaps no event of it follows; a pod that the watch has not shown yet has its events still to come
-            for pod in self._caches.pods.of_job(job):
-                if pod.uid == outcome.body["metadata"]["uid"]:
-                    self.changed(job, pod)
 
     def reported(self, node: str, pods: Iterable[wire.PodReport]) -> list[wire.PodReport]:
         """Take in what a node's report says of its chunk pods: each pool is told of its own. Returns the guests."""
@@ -123,18 +108,6 @@ class PodEvents:
         """Return the pool that was told of a job (uid)."""
         known = self._jobs.get(job)
         return None if known is None else known.term.pool
-
-
-def _refused(job: str, outcome: Outcome, body: Json) -> CreateRefused:
-    notes = body["metadata"]["annotations"]
-    return CreateRefused(
-        job=job,
-        kind=body["metadata"]["labels"][KIND_LABEL],
-        begin=int(notes[BEGIN]),
-        attempt=int(notes[ATTEMPT]),
-        message=outcome.message,
-        taken=outcome.result == "conflict",
-    )
 
 
 def _takes_place(pod: PodObserved) -> bool:

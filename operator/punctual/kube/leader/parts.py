@@ -10,16 +10,16 @@ from typing import Protocol
 
 from punctual.kube import api
 from punctual.kube.actors.actors import Life, PoolActors, PoolCore
-from punctual.kube.actors.executor import PoolExecutor
-from punctual.kube.actors.guests import GuestExecutor, Guests
+from punctual.kube.actors.created_pods import UnseenPods
+from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.placeholders import Placeholders
 from punctual.kube.actors.pod_events import PodEvents
 from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
+from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.taints import Taints
 from punctual.kube.actors.tools import Tools
-from punctual.kube.actors.unseen_pods import UnseenPods
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
@@ -88,14 +88,9 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
     gate = AdmissionGate(
         given.trials, caches, lambda uid: kinds.signal("job", uid), learned=tools.learning.of, image=given.image
     )
-    actors = PoolActors(
-        lambda: given.core(epoch),
-        lambda pool, tell: PoolExecutor(pool, tools, gate, tell),
-        clock=tools.clock,
-        metrics=given.metrics,
-        life=term,
-    )
-    guests = Guests(tools, lambda pool, tell: GuestExecutor(pool, tools, gate, tell), life=term)
+    runners = Runners(tools, gate)
+    actors = PoolActors(lambda: given.core(epoch), tools, runners, term)
+    guests = Guests(tools, runners, term)
     pods = PodEvents(caches, actors, guests, kinds)
     pools = Pools(tools, actors, guests, pods)
     rates = Rates(tools, Prometheus(given.prometheus, tools.clock), term)
@@ -105,7 +100,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
             pools,
             Reservations(tools, actors),
             rates,
-            Jobs(tools, fence, gate, actors=actors, guests=guests, pods=pods),
+            Jobs(tools, fence, gate, runners, actors=actors, guests=guests, pods=pods),
         )
     )
     return Parts(
@@ -117,7 +112,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
         pools=pools,
         rates=rates,
         kinds=kinds,
-        unseen=UnseenPods(given.client, writer, pods),
+        unseen=UnseenPods(given.client, writer, term),
         takeover=Takeover(fence, tuple(kinds), tools.clock),
     )
 

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 from clocks import NO_CLIENT
+from term_tools import make_tools
 
 from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.runners import Runners
 from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.writes.keys import Key
@@ -26,10 +28,13 @@ class Edge:
         actors = SimpleNamespace(tell=lambda pool, event: self.told.append((pool, event)))
         guests = SimpleNamespace(tell=lambda pool, event: self.lent.append((pool, event)))
         self.pods = PodEvents(self.caches, actors, guests, None)
+        self.runner = Runners(make_tools(None, caches=self.caches), None).of("j")
 
     def create(self, result, kind="Chunk", job="j", **more):
         body = {"metadata": {"name": "p", "labels": {"punctual.dev/kind": kind}, "annotations": NOTES}}
-        self.pods.created(job, Outcome(Key(JOBS, job), CreatePod("ns", body, lambda _: True), result, "no", **more))
+        create = CreatePod("ns", body, lambda _: True)
+        for event in self.runner.settled(Outcome(Key(JOBS, job), create, result, "no", **more)):
+            self.pods.changed(job, event)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from term_tools import make_tools
 
 from punctual import metric_names as names
 from punctual.kube.actors.executor import PoolExecutor
+from punctual.kube.actors.runners import Runners
 from punctual.kube.api.resources import JOBS, PODS, POOLS
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.placeholder_pod import Placeholder
@@ -128,8 +129,8 @@ async def executor(caches, log, metrics):
         log, caches=caches, metrics=metrics, kinds=SimpleNamespace(carry_out=lambda *what: log.carried_out.append(what))
     )
     caches.inventory.keep = log.kept.__setitem__
-    gate = SimpleNamespace(others=lambda *_: None)
-    return PoolExecutor("main", tools, gate, log.refused.append)
+    runners = Runners(tools, SimpleNamespace(others=lambda *_: None))
+    return PoolExecutor("main", tools, runners, SimpleNamespace(put=log.refused.append))
 
 
 async def test_the_status_of_an_oversized_job_is_slow(executor, directory, log):
@@ -222,6 +223,15 @@ async def test_a_recorded_reduce_of_a_job_without_one_is_refused(executor, log, 
     assert log.take() == []
     message = "spec.reduce is missing"
     assert log.refused == [CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message)]
+
+
+async def test_a_runner_alone_says_what_starts_and_ends_pods(executor, log):
+    admit = Patch("/api/v1/namespaces/ns/pods/render-0", {"spec": {"schedulingGates": None}})
+    runner = SimpleNamespace(start=lambda *_: [admit], end=lambda _: [])
+    executor._runners = SimpleNamespace(of={"j1": runner}.get)
+    for action in (CreateChunk("j1", CHUNK), EndPod("ns", "render-0", "pod1"), StopPod("ns", "render-0", "pod1")):
+        executor.perform(action)
+    assert log.take() == [(Key(JOBS, "j1"), admit)]
 
 
 async def test_a_pod_gets_the_processor_that_is_in_force(executor, log):

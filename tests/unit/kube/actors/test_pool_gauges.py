@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+from term_tools import make_tools
+
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, ReservationApplied
@@ -20,13 +22,8 @@ def shown(metrics):
 
 async def test_a_scrape_shows_what_processors_do_and_will_do():
     now, metrics, pool = 100.0, Metrics(), Pool(1)
-    actors = PoolActors(
-        lambda: pool,
-        lambda _pool, _tell: None,
-        clock=SimpleNamespace(now=lambda: now, doubted=False),
-        metrics=metrics,
-        life=SimpleNamespace(spawn=lambda work: work.close()),
-    )
+    tools = make_tools(None, lambda: now, metrics=metrics)
+    actors = PoolActors(lambda: pool, tools, None, SimpleNamespace(spawn=lambda work: work.close()))
     actors.start("main", ())
     idle = shown(metrics)
     assert (idle["processors_running"], idle["free_until_timestamp_seconds"]) == (0, 0)

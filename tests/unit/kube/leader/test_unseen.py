@@ -4,12 +4,12 @@ import pytest
 from returning import LiveWorld, ended
 from term_world import POD
 
-from punctual.kube.actors import unseen_pods
+from punctual.kube.actors import created_pods
 
 
 @pytest.fixture
 async def world(monkeypatch):
-    monkeypatch.setattr(unseen_pods, "LOOK", 0.01)
+    monkeypatch.setattr(created_pods, "LOOK", 0.01)
     made = LiveWorld()
     yield made
     for replica in made.replicas:
@@ -37,7 +37,7 @@ async def test_its_units_are_given_to_another_pod(world, monkeypatch, spec):
         world.server.drop(POD, path)
     leader.deaf = False
     world.server.runs = True
-    monkeypatch.setattr(unseen_pods, "PATIENCE", 0.0)
+    monkeypatch.setattr(created_pods, "PATIENCE", 0.0)
     await world.until(lambda: ended(world, job))
     assert world.status(job)["state"] == "Completed"
     assert not set(first) & set(world.server.living)
@@ -45,7 +45,7 @@ async def test_its_units_are_given_to_another_pod(world, monkeypatch, spec):
 
 async def test_one_that_is_there_is_waited_for(world, monkeypatch):
     leader, job = await created_unseen(world)
-    monkeypatch.setattr(unseen_pods, "PATIENCE", 0.0)
+    monkeypatch.setattr(created_pods, "PATIENCE", 0.0)
     many = len(world.server.pods)
     world.server.runs = True
     leader.hears()

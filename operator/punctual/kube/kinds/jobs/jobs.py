@@ -17,6 +17,7 @@ from punctual.kube import api
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS
@@ -51,6 +52,7 @@ class Jobs(Kind[KnownJob]):
         tools: Tools,
         fence: Fence,
         gate: AdmissionGate,
+        runners: Runners,
         *,
         actors: PoolActors,
         guests: Guests,
@@ -61,6 +63,7 @@ class Jobs(Kind[KnownJob]):
         self._tools = tools
         self._fence = fence
         self._gate = gate
+        self._runners = runners
         self._actors = actors
         self._guests = guests
         self._pods = pods
@@ -247,7 +250,8 @@ class Jobs(Kind[KnownJob]):
         uid = outcome.key.name
         match outcome.operation:
             case CreatePod():
-                self._pods.created(uid, outcome)
+                for event in self._runners.of(uid).settled(outcome):
+                    self._pods.changed(uid, event)
             case ApplyConfigMap() | Patch() if outcome.result != "done":
                 self._results.failed(uid, outcome)
             case AddToConfigMap() as write if outcome.result != "done":

@@ -47,13 +47,7 @@ class Pools(Kind[KnownPool]):
 
     carries_out = (WritePool,)
 
-    def __init__(
-        self,
-        tools: Tools,
-        actors: PoolActors,
-        guests: Guests,
-        pods: PodEvents,
-    ) -> None:
+    def __init__(self, tools: Tools, actors: PoolActors, guests: Guests, pods: PodEvents) -> None:
         super().__init__(tools.directory.pools, tools.recorder)
         self._tools = tools
         self._pools = tools.directory.pools
