@@ -2,6 +2,7 @@
 
 from punctual import wire
 from punctual.control.learner import ENOUGH
+from punctual.control.line import FirstModel
 from punctual.control.model import Model
 from punctual.control.response import Response
 
@@ -19,7 +20,7 @@ def shown(seen: wire.Followed | None) -> Response | None:
     return response_of(seen)
 
 
-def model_of(response: Response, sample: float, *, learned: bool) -> wire.Model:
-    """Return a response as a model that counts in samples of so many seconds."""
-    model = response.model(sample)
-    return wire.Model(a=model.a[0], b=model.b[-1], delay=model.delay, learned=learned)
+def model_of(first: FirstModel) -> wire.Model:
+    """Return the model that an agent begins with."""
+    model = first.model
+    return wire.Model(a=model.a[0], b=model.b[-1], delay=model.delay, learned=first.learned)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import structlog
 
 from punctual import wire
+from punctual.control.line import GUEST_FLOOR, first_model, floor, sample_length, spare
 from punctual.guests.model import LendTo
 from punctual.kube.agents.loops import Loops
 from punctual.kube.agents.responses import model_of, response_of
@@ -24,23 +25,6 @@ log = structlog.get_logger(__name__)
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
 MOST_CORES = 4096.0  # the limit of wire.Cores
-
-FLOOR = 0.05
-"""Part of its processor that a chunk always has: a chunk that stood still could not tell how far it is."""
-FLOOR_SHARED = 0.01
-"""The same where chunks share processors: all floors together must leave most of a processor."""
-SPARE = 0.02
-"""Part of the planned time by which a line ends before the planned end: noise would miss a line that ends there."""
-SAMPLES = 3.0
-"""The same in samples, if that is more."""
-UNITS = 10.0
-"""Units that a sample should have: with fewer, the number is mostly rounding ..."""
-LONGEST = 1 / 40
-"""... and the largest part of the planned time that a sample may take."""
-GUEST_FLOOR = 0.01
-"""CPU that a guest always has, cores: one that stood still could not answer an offer."""
-NOISE = 0.05
-"""Noise of a sample that is assumed until it is known."""
 
 
 class SetPointStore:
@@ -118,40 +102,29 @@ class SetPointStore:
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
         # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU
         cap = point.cap if line.ceiling is None else line.units * line.cpu_per_unit / max(1.0, line.planned)
-        sample = min(max(1.0, UNITS * cpu_per_unit / cap), max(1.0, LONGEST * line.planned), 60.0)
-        model, noise = self._model(point.pod, line, sample, seen)
+        sample = sample_length(cpu_per_unit, cap, line.planned)
+        if seen is not None and seen.samples > 0:
+            self._seen[point.pod] = seen
+        last = self._seen.get(point.pod)
+        own = None if last is None else response_of(last)
+        learned = last is not None and last.model.learned
+        first = first_model(own, line.response, line.cpu_per_unit, sample, learned=learned)
+        model = model_of(first)
         loop = None
         if seen is not None:
             loop = self._loops.loop(seen.model, seen.noise)
         elif model.learned:
-            loop = self._loops.loop(model, noise)
+            loop = self._loops.loop(model, first.noise)
         return wire.LineOrder(
             pool=line.pool,
             pool_cores=min(line.pool_cores, MOST_CORES),
             units=line.units,
-            seconds_left=point.end - now - max(SAMPLES * sample, SPARE * line.planned),
+            seconds_left=point.end - now - spare(sample, line.planned),
             due_seconds_left=line.due - now,
-            floor=FLOOR * point.cap if line.ceiling is None else FLOOR_SHARED * line.ceiling,
+            floor=floor(point.cap, line.ceiling),
             ceiling=line.ceiling,
             sample=sample,
             model=model,
-            noise=noise,
+            noise=first.noise,
             loop=loop,
         )
-
-    def _model(
-        self, pod: str, line: FollowedLine, sample: float, seen: wire.Followed | None
-    ) -> tuple[wire.Model, float]:
-        """Return the model that an agent should begin with, and the noise of a sample.
-
-        It is what an agent has seen of this pod, so that a new agent goes on with it, or else what other chunks of its
-        job have shown, or else the estimated cost of a unit.
-        """
-        if seen is not None and seen.samples > 0:
-            self._seen[pod] = seen
-        last = self._seen.get(pod)
-        if last is not None and (own := response_of(last)).believable(line.cpu_per_unit):
-            return model_of(own, sample, learned=last.model.learned), own.noise_in(sample)
-        if line.response is not None:
-            return model_of(line.response, sample, learned=True), line.response.noise_in(sample)
-        return wire.Model(a=0.0, b=sample / line.cpu_per_unit), NOISE

@@ -79,24 +79,14 @@ def follow(set_points, *, followed=None):
     return found.mode
 
 
-@pytest.mark.parametrize(
-    ("more", "sample", "spare"),
-    [
-        ({}, 5.0, 15.0),  # ten units at half a core
-        ({"cpu_per_unit": 0.01}, 1.0, 4.0),
-        ({"cpu_per_unit": 5.0}, 5.0, 15.0),  # a fortieth of the planned time
-        ({"cpu_per_unit": 50.0, "planned": 1e5}, 60.0, 2000.0),
-        ({"planned": 2.0}, 1.0, 3.0),
-    ],
-)
-def test_a_line_ends_before_the_planned_end_by_what_noise_may_take(more, sample, spare):
+def test_a_line_is_told_in_seconds_left():
     set_points = SetPointStore()
-    set_points.put(point(end=500.0, line=line(**more)))
+    set_points.put(point(end=500.0, line=line()))
     found = follow(set_points)
-    assert (found.sample, found.seconds_left) == (sample, 500.0 - 90.0 - spare)
+    assert (found.sample, found.seconds_left) == (5.0, 500.0 - 90.0 - 15.0)
     assert found.due_seconds_left == 700.0 - 90.0
     assert (found.pool_cores, found.units, found.floor) == (2.0, 400, 0.025)
-    assert (found.model.a, found.model.b) == (0.0, sample / line(**more).cpu_per_unit)
+    assert (found.model.a, found.model.b, found.noise) == (0.0, 5.0 / 0.25, 0.05)
     assert wire.LineOrder.model_validate_json(found.model_dump_json()) == found
 
 
