@@ -5,8 +5,9 @@ import random
 
 from punctual.kube import api
 from punctual.kube.known.jobs import JobInTerm, KnownJob, Owner
-from punctual.kube.known.reservations import KnownReservation, ReservationWindow
+from punctual.kube.known.reservations import KnownReservation
 from punctual.kube.page.model import Reading
+from punctual.reservations.windows import ReservationWindow
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -62,7 +63,7 @@ class Shown:
         window = Reservation(uid=uid, arrival=self.now, start=begin, end=begin + length, processors=processors)
         meta = api.Metadata(name=name, namespace=namespace, uid=uid, creation_timestamp=self.now)
         known = KnownReservation(meta, pool, None, "", deleting=False)
-        known.term.windows[uid] = ReservationWindow(begin, begin + length, "Booked")
+        known.term.windows.by_name[uid] = ReservationWindow(begin, begin + length, "Booked")
         self._reservations[uid] = known
         self._settle(self._pools[pool], [ReservationApplied(window)])
         return uid

@@ -13,10 +13,9 @@ from punctual import reasons
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.actors.profile_learning import ProfileLearning
-from punctual.kube.kinds.reservations import records as reservation_windows
+from punctual.kube.kinds.reservations.records import restore
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.oversize import kept
-from punctual.kube.known.reservations import inside
 from punctual.kube.translate import (
     MOST_NODES,
     cost_in_force,
@@ -150,20 +149,21 @@ class Snapshot:
         except UserError:
             return  # the operator ignores it
         if known and status:
-            reservation_windows.restore(known, status)
+            restore(known, status)
 
     def _promised(self, pool: str, now: float) -> Iterator[ReservationApplied]:
         for known in self.reservations.reservations.of_pool(pool):
-            nodes = frozenset(share.node for w in known.term.windows.values() for share in w.nodes)
+            windows = known.term.windows
+            nodes = frozenset(share.node for w in windows.by_name.values() for share in w.nodes)
             selects = known.spec is not None and known.spec.nodes is not None
-            yield from reservation_windows.promised(known, nodes if selects else None, now)
+            if not known.deleting:
+                yield from windows.promised(known.asked, nodes if selects else None, now)
 
     def _inside(self, namespace: str, name: str | None, pool: str) -> str | tuple[str, str] | None:
         """Return the reservation window in which a job is to run, or a refusal. None: the job names no reservation."""
         if name is None:
             return None
-        known = self.reservations.reservations.standing(name, namespace)
-        found = inside(known, name, namespace=namespace, pool=pool)
+        found = self.reservations.reservations.inside(name, namespace, pool)
         return found or (reasons.RESERVATION_REFUSED, f"Reservation {name} has no answer yet")
 
     def _pool(self, name: str) -> api.Pool:

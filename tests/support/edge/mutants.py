@@ -218,14 +218,14 @@ MUTANTS = (
     Mutant(
         "windows of an earlier leader are not read",
         "kinds/reservations/records.py",
-        "        known.term.windows[window_name(known, w.start)] = window\n",
+        "        windows.by_name[windows.name(w.start)] = window\n",
         "        pass\n",
     ),
     Mutant(
         "a pool that starts does not learn of windows",
-        "kinds/reservations/records.py",
-        "        if window.held and window.end > now and not known.deleting:\n",
-        "        if False:\n",
+        "kinds/reservations/reservations.py",
+        "        if known.deleting:\n            return ()\n",
+        "        if True:\n            return ()\n",
     ),
     Mutant(
         "a target rate that is gone goes on",

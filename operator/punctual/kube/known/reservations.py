@@ -1,61 +1,21 @@
 """What is known of reservations and their windows."""
 
 from dataclasses import dataclass, field
-from math import inf
-from typing import Final, Literal
 
-from punctual import reasons
 from punctual.kube import api
 from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Body, Described, InTerm, NamedStore, StoreListener, asked_in, conditions_of
-from punctual.notation.duration import format_time
-from punctual.scheduling.model.events import Share
-
-WindowState = Literal["Booked", "Active", "Completed", "Refused"]
-HELD: Final = frozenset({"Booked", "Active"})
-"""States of a window that has processors reserved, now or later."""
-
-
-Refusal = tuple[str, str]
-"""(reason, message)"""
-
-
-@dataclass(slots=True)
-class ReservationWindow:
-    """One window of a reservation, and how it stands."""
-
-    start: float
-    end: float
-    state: WindowState | None = None
-    """None: it has no answer yet."""
-    reason: str = ""
-    message: str = ""
-    nodes: tuple[Share, ...] = ()
-    offer: float | None = None
-    """Of a refused one the start that would do."""
-
-    @property
-    def held(self) -> bool:
-        """Whether its processors are reserved, now or later."""
-        return self.state in HELD
+from punctual.reservations.recurrence import AskedWindows
+from punctual.reservations.windows import Refusal, Windows, inside
 
 
 @dataclass(slots=True)
 class ReservationInTerm(InTerm):
     """What a term has read or decided about a reservation."""
 
-    windows: dict[str, ReservationWindow] = field(default_factory=dict)
-    """By what the Pool calls each."""
-    refusal: tuple[str, str] | None = None
-    """(reason, message) of what the edge has against it: then no Pool is asked."""
-    finished: float | None = None
-    recorded: bool = False
-    """A window that it holds is in its written status: what counts on it may be promised."""
-    comes: float = inf
-    """When its next window that is not asked about comes within the pool's horizon."""
-    look: float = 0.0
-    """When it has to be looked at by the clock alone."""
+    windows: Windows = field(kw_only=True)
+    """Its windows, as requested and answered."""
 
 
 @dataclass(slots=True)
@@ -68,16 +28,32 @@ class KnownReservation(Described):
     """None: it cannot be read; ``flaw`` tells why."""
     flaw: str
     deleting: bool
-    term: ReservationInTerm = field(default_factory=ReservationInTerm)
+    term: ReservationInTerm = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin without a term."""
+        self.forget_term()
 
     @property
-    def held(self) -> bool:
-        """Whether any of its windows is."""
-        return any(window.held for window in self.term.windows.values())
+    def asked(self) -> AskedWindows | None:
+        """What its spec asks for. None: it cannot be read."""
+        if (spec := self.spec) is None:
+            return None
+        again = spec.recurrence
+        return AskedWindows(
+            start=spec.start,
+            end=spec.end,
+            processors=spec.processors,
+            transfer_share=spec.transfer_share,
+            every=again.every if again else None,
+            time_zone=again.time_zone if again else "UTC",
+            until=again.until if again else None,
+        )
 
     def forget_term(self) -> None:
         """Forget what a term has read or decided."""
-        self.term = ReservationInTerm()
+        windows = Windows(self.uid, self.pool, self.metadata.creation_timestamp)
+        self.term = ReservationInTerm(windows=windows)
 
 
 class Reservations(NamedStore[KnownReservation]):
@@ -90,6 +66,11 @@ class Reservations(NamedStore[KnownReservation]):
         """Return the reservation of that name; None: there is none, or it is being deleted."""
         known = self.named(name, namespace)
         return None if known is None or known.deleting else known
+
+    def inside(self, name: str, namespace: str, pool: str) -> str | Refusal | None:
+        """Return the window for a job of this pool that names a reservation, a refusal, or None: it must wait."""
+        known = self.standing(name, namespace)
+        return inside(known.term.windows if known else None, name, namespace=namespace, pool=pool)
 
     def of_pool(self, pool: str) -> list[KnownReservation]:
         """Return the reservations of a pool."""
@@ -109,35 +90,8 @@ class Reservations(NamedStore[KnownReservation]):
 
 
 def window_of(job: KnownJob, reservations: Reservations) -> str | Refusal | None:
-    """Return the window for a job that names a reservation; see `inside`."""
-    found = reservations.standing(job.reservation, job.namespace)
-    return inside(found, job.reservation, namespace=job.namespace, pool=job.owner.pool)
-
-
-def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: str) -> str | Refusal | None:
-    """Return the window for a job of this pool that names a reservation, or a refusal.
-
-    None: its answer is not known, or not written yet.
-    """
-    if known is None:
-        text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is evaluated"
-        return reasons.RESERVATION_NOT_FOUND, text
-    if known.pool != pool:
-        text = f"Reservation {name} is of Pool {known.pool}, spec.pool of this job is {pool}"
-        return reasons.RESERVATION_REFUSED, text
-    if known.held:
-        return known.uid if known.term.recorded else None
-    if (
-        known.term.comes < inf
-        and known.term.windows
-        and all(w.state == "Completed" for w in known.term.windows.values())
-    ):
-        text = f"Reservation {name}: no window is reserved, the next is evaluated at {format_time(known.term.comes)}"
-        return reasons.RESERVATION_REFUSED, text
-    why = "it is over" if known.term.finished is not None else known.term.refusal[1] if known.term.refusal else ""
-    if known.term.windows and all(w.state == "Refused" for w in known.term.windows.values()):
-        why = next(iter(known.term.windows.values())).message
-    return (reasons.RESERVATION_REFUSED, f"Reservation {name}: {why}") if why else None
+    """Return the window for a job that names a reservation; see `punctual.reservations.windows.inside`."""
+    return reservations.inside(job.reservation, job.namespace, job.owner.pool)
 
 
 def holds_nothing(body: Body) -> bool:

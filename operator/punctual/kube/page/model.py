@@ -156,6 +156,6 @@ def _reserved(view: PoolView, reading: Reading, visible: Collection[str] | None)
     for known in reading.reservations.values():
         meta = known.metadata
         label = f"{meta.namespace}/{meta.name}" if visible is None or meta.namespace in visible else ""
-        for uid, window in known.term.windows.items():
+        for uid, window in known.term.windows.by_name.items():
             for place in places.get(uid, ()):
                 yield _Bar(place, "reserved", window.start, window.end, label=label)

@@ -6,9 +6,9 @@ import pytest
 from returning import LiveWorld, ended, quiet
 from term_world import KINDS
 
-from punctual.kube.kinds.reservations import reservations as controller
 from punctual.kube.leader import term
 from punctual.notation.duration import format_time
+from punctual.reservations import windows
 from punctual.scheduling.model.actions import Measured
 
 REDUCE = {"duration": "1s", "template": {"spec": {"containers": [{"name": "sum", "image": "sum:1"}]}}}
@@ -19,7 +19,7 @@ def brisk(monkeypatch):
     """Let a term look after its pools and windows often enough for a test."""
     monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
     monkeypatch.setattr(term, "PROGRESS", 0.01)
-    monkeypatch.setattr(controller, "LOOK", 0.01)
+    monkeypatch.setattr(windows, "LOOK", 0.01)
 
 
 @pytest.fixture

@@ -205,7 +205,8 @@ class Pools(Kind[KnownPool]):
         for job in self._tools.directory.jobs.values():
             if job.owner.pool in jobs:
                 jobs[job.owner.pool].append(job)
-        reserved = {known.pool for known in self._tools.directory.reservations.values() if known.held}
+        reservations = self._tools.directory.reservations.values()
+        reserved = {known.pool for known in reservations if known.term.windows.held}
         for name in self._actors:
             self._tools.promise_metrics.promises(name, jobs[name])
             if known := self._pools.named(name):

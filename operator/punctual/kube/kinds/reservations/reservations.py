@@ -6,9 +6,8 @@ after that write. Windows become active, end and are requested by the clock alon
 of this happens.
 """
 
-from collections.abc import Iterable, Iterator
-from math import inf
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 from punctual import reasons
 from punctual.errors import UserError
@@ -19,28 +18,17 @@ from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import RESERVATIONS
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.kinds.reservations.records import (
-    asked,
-    processors,
-    promised,
-    reservation_status,
-    restore,
-    window_name,
-)
-from punctual.kube.kinds.reservations.recurrence import DAY, Span, windows
-from punctual.kube.known.reservations import HELD, KnownReservation, ReservationWindow, holds_nothing
+from punctual.kube.kinds.reservations.records import reservation_status, restore
+from punctual.kube.known.pools import KnownPool
+from punctual.kube.known.reservations import KnownReservation, holds_nothing
 from punctual.kube.known.store import Signal, metadata_of
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.translate import not_allowed
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
-from punctual.notation.duration import format_duration, format_time
+from punctual.reservations.windows import HELD, Note, PoolTerms, Refusal
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
-from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
-from punctual.scheduling.model.wording import some
-
-LOOK: Final = 3600.0
-"""Maximum seconds between two evaluations of a recurrence."""
+from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted
 
 
 class Reservations(Kind[KnownReservation]):
@@ -94,8 +82,10 @@ class Reservations(Kind[KnownReservation]):
         """Return the promised windows of a pool."""
         return [event for known in self._reservations.of_pool(pool) for event in self._promised(known)]
 
-    def _promised(self, known: KnownReservation) -> Iterator[ReservationApplied]:
-        return promised(known, self._nodes(known), self._now())
+    def _promised(self, known: KnownReservation) -> Iterable[ReservationApplied]:
+        if known.deleting:
+            return ()
+        return known.term.windows.promised(known.asked, self._nodes(known), self._now())
 
     def found(self, known: KnownReservation, *, aside: bool) -> None:
         """Tell the jobs that wait until the reservation is read."""
@@ -107,7 +97,7 @@ class Reservations(Kind[KnownReservation]):
             case Signal("pool", pool):
                 return [known for known in self._reservations.of_pool(pool) if known.term.aside is None]
             case Signal("namespace", namespace):
-                return [k for k in self.store.values() if k.namespace == namespace and k.term.refusal]
+                return [k for k in self.store.values() if k.namespace == namespace and k.term.windows.refusal]
         return ()
 
     def _changed(self, known: KnownReservation) -> None:
@@ -124,67 +114,42 @@ class Reservations(Kind[KnownReservation]):
         pool = self._directory.pools.named(known.pool)
         if pool is not None and pool.term.unstamped:
             return
-        if known.term.finished is not None:
+        windows = known.term.windows
+        if windows.finished is not None:
             return
         if self._tools.clock.doubted:
             self._put_off.add(known.uid)
             return
-        try:
-            ahead = self._ahead(known, now)
-        except UserError as error:
-            if error.reason == reasons.POOL_NOT_FOUND:
-                known.term.windows.clear()  # a pool that is being deleted keeps no windows
-            self._note_look(known, now)
-            if not known.held:
-                known.term.refusal = error.reason, error.message
-                self._write(known)
+        requests = windows.request(known.asked, self._pool_terms(known), now)
+        if requests is None:
+            self._write(known)
             return
-        known.term.refusal = None
-        for start, end in ahead:
-            name = window_name(known, start)
-            if name in known.term.windows:
-                continue
-            known.term.windows[name] = window = ReservationWindow(start, end)
-            request = asked(known, name, window, self._nodes(known))
-            self._actors.tell(known.pool, ReservationApplied(request))
-        self._note_look(known, now)
+        for request in requests:
+            self._actors.tell(known.pool, request)
 
-    def _ahead(self, known: KnownReservation, now: float) -> list[Span]:
-        """Return the windows within the horizon. Raises UserError if there are none or none is allowed."""
-        spec, namespace = known.spec, known.metadata.namespace
-        known.term.comes = inf
-        if spec is None:
-            raise UserError(reasons.INVALID_SPEC, known.flaw)
-        pool = self._directory.pools.named(spec.pool)
-        if pool is None or not self._actors.runs(spec.pool):
-            text = f"spec.pool: there is no Pool {spec.pool}: create it, and this reservation is evaluated"
-            raise UserError(reasons.POOL_NOT_FOUND, text)
-        selector = pool.term.in_force.namespace_selector
-        if selector is not None and not selector.matches(self._caches.labels(namespace)):
-            raise UserError(*not_allowed(spec.pool, namespace))
-        rights = pool.term.in_force.reservations or api.PoolReservations()
-        selector = rights.namespace_selector
-        if selector is not None and not selector.matches(self._caches.labels(namespace)):
+    def _pool_terms(self, known: KnownReservation) -> PoolTerms | Refusal:
+        """Return what its pool grants to a reservation, or why the pool cannot be asked."""
+        if known.spec is None:
+            return reasons.INVALID_SPEC, known.flaw
+        pool = self._directory.pools.named(known.pool)
+        if pool is None or not self._actors.runs(known.pool):
+            text = f"spec.pool: there is no Pool {known.pool}: create it, and this reservation is evaluated"
+            return reasons.POOL_NOT_FOUND, text
+        labels, selector = self._caches.labels(known.namespace), pool.term.in_force.namespace_selector
+        if selector is not None and not selector.matches(labels):
+            return not_allowed(known.pool, known.namespace)
+        rights = self._rights(pool)
+        if rights.namespace_selector is not None and not rights.namespace_selector.matches(labels):
             text = (
-                f"Pool {spec.pool} takes no reservations from namespace {namespace}: its labels do not match the "
-                "pool's spec.reservations.namespaceSelector. Use another pool, or have the namespace labelled"
+                f"Pool {known.pool} takes no reservations from namespace {known.namespace}: its labels do not match "
+                "the pool's spec.reservations.namespaceSelector. Use another pool, or have the namespace labelled"
             )
-            raise UserError(reasons.NOT_ALLOWED, text)
-        horizon = rights.horizon * DAY
-        ahead, behind = windows(spec, now, horizon)
-        if behind is not None and behind.end - behind.start <= horizon:
-            known.term.comes = behind.end - horizon
-        if behind is not None and not ahead and not known.term.windows:
-            raise UserError(reasons.TOO_FAR_AHEAD, _too_far(spec, behind, now=now, days=rights.horizon))
-        if not ahead and not known.term.windows:
-            text = f"spec.start: {format_time(spec.start)} has passed, now it is {format_time(round(now))}"
-            if spec.recurrence is not None:
-                text = f"spec.recurrence.until: no window begins between now, {format_time(round(now))}, and then"
-            raise UserError(reasons.INVALID_SPEC, text)
-        if ahead and self._nodes(known) == frozenset():
-            text = f"spec.nodes: selects no node of Pool {spec.pool}"
-            raise UserError(reasons.INFEASIBLE_RESERVATION, text)
-        return ahead
+            return reasons.NOT_ALLOWED, text
+        return PoolTerms(rights.horizon, self._nodes(known))
+
+    @staticmethod
+    def _rights(pool: KnownPool | None) -> api.PoolReservations:
+        return (pool.term.in_force.reservations if pool else None) or api.PoolReservations()
 
     def _nodes(self, known: KnownReservation) -> frozenset[str] | None:
         """Return the nodes that it selects. None: any node."""
@@ -195,62 +160,24 @@ class Reservations(Kind[KnownReservation]):
     def gone(self, known: KnownReservation) -> None:
         """Release its windows: the reservation is gone, or being deleted."""
         self._tools.writer.forget(Key(RESERVATIONS, known.uid))
-        for name, window in known.term.windows.items():
-            if window.state is None or window.held:
-                self._actors.tell(known.pool, ReservationDeleted(name))
-        known.term.windows.clear()
-        known.term.recorded = False
+        for name in known.term.windows.release():
+            self._actors.tell(known.pool, ReservationDeleted(name))
         self._changed(known)
 
     # answers
 
     def carry_out(self, pool: str, action: AnswerReservation | OfferWindow) -> None:
         """Record the Pool's answer for a window, or its offer."""
-        if isinstance(action, AnswerReservation):
-            self._answered(action)
-        else:
-            self._offered(action)
-
-    def _answered(self, action: AnswerReservation) -> None:
-        found = self._find(action.uid)
-        if found is None:
+        if (known := self.store.get(action.uid.partition("/")[0])) is None:
             return
-        known, window = found
-        status, window.reason, window.message = action.answer
-        names = [place.node for place in action.places]
-        window.nodes = tuple(Share(name, names.count(name)) for name in sorted(set(names)))
-        if status == "False":
-            window.state = "Refused"
-        elif not window.held:
-            window.state = "Booked"
-        self._emit(known, window.reason, window.message, good=window.reason == reasons.FEASIBLE)
-        self._look(known)
-
-    def _offered(self, action: OfferWindow) -> None:
-        """Record the earliest start at which a refused window would be accepted."""
-        if (found := self._find(action.uid)) is None:
-            return
-        known, window = found
-        window.offer = action.start
-        length = window.end - window.start
-        nearest = "no window as long would be reserved at any later time"
-        if action.start is not None and action.start + length > self._now() + self._horizon(known):
-            window.offer = None
-            nearest = f"no window as long would be reserved within the horizon of Pool {known.pool}"
-        elif action.start is not None:
-            nearest = f"the nearest window is {format_time(action.start)} to {format_time(action.start + length)}"
-        window.message = f"{window.message}; {nearest}"
-        self._write(known)
-
-    def _horizon(self, known: KnownReservation) -> float:
-        pool = self._directory.pools.named(known.pool)
-        rights = (pool.term.in_force.reservations if pool else None) or api.PoolReservations()
-        return rights.horizon * DAY
-
-    def _find(self, name: str) -> tuple[KnownReservation, ReservationWindow] | None:
-        known = self.store.get(name.partition("/")[0])
-        window = known.term.windows.get(name) if known else None
-        return (known, window) if known and window else None
+        windows = known.term.windows
+        if isinstance(action, OfferWindow):
+            horizon = self._rights(self._directory.pools.named(known.pool)).horizon
+            if windows.offer(action.uid, action.start, self._now(), horizon):
+                self._write(known)
+        elif note := windows.answer(action.uid, action.answer, action.places):
+            self._emit(known, note)
+            self._look(known)
 
     # changes by the clock
 
@@ -262,52 +189,34 @@ class Reservations(Kind[KnownReservation]):
         self._put_off.clear()
         now = self._now()
         for known in list(self.store.values()):
-            if known.term.look > now or known.deleting or known.term.finished is not None:
+            windows = known.term.windows
+            if windows.look > now or known.deleting or windows.finished is not None:
                 continue
-            if known.term.windows:
+            if windows.by_name:
                 self._look(known)
-            elif known.term.refusal is not None:
+            elif windows.refusal is not None:
                 due.append(known)
         return due
 
     def _look(self, known: KnownReservation) -> None:
         """Update the state of its windows, request new ones, and write the status."""
-        now = self._now()
-        for window in known.term.windows.values():
-            if window.state in {"Booked", "Active"} and window.end <= now:
-                window.state = "Completed"
-                self._emit(known, reasons.COMPLETED, "the window is over")
-            elif window.state == "Booked" and window.start <= now:
-                window.state = "Active"
-                self._emit(known, reasons.ACTIVE, f"{processors(window)} kept empty until {format_time(window.end)}")
-        if known.spec is not None and known.spec.recurrence is not None:
+        now, asked = self._now(), known.asked
+        for note in known.term.windows.advance(now):
+            self._emit(known, note)
+        if asked is not None and asked.every is not None:
             self.consider(known)
-        over = [name for name, w in known.term.windows.items() if w.end <= now and w.state is not None]
-        for name in over[:-1] if len(over) == len(known.term.windows) else over:
-            del known.term.windows[name]
-        more = known.term.comes < inf or known.term.refusal is not None
-        if not more and all(w.state == "Completed" for w in known.term.windows.values()):
-            known.term.finished = max(w.end for w in known.term.windows.values())
-        self._note_look(known, now)
+        known.term.windows.clean(asked, now)
         self._write(known)
-
-    @staticmethod
-    def _note_look(known: KnownReservation, now: float) -> None:
-        # a window that is due already counts too: it may have begun while no replica led
-        times = [w.start if w.state == "Booked" else w.end for w in known.term.windows.values() if w.held]
-        if known.term.windows and known.spec is not None and known.spec.recurrence is not None:
-            times.append(now + LOOK)
-        known.term.look = min([*times, known.term.comes])
 
     # status writes
 
-    def _emit(self, known: KnownReservation, reason: str, message: str, *, good: bool = True) -> None:
+    def _emit(self, known: KnownReservation, note: Note) -> None:
         about = Regarding(api.API_VERSION, "Reservation", known.namespace, known.name, known.uid)
-        self._tools.recorder.emit(about, "Normal" if good else "Warning", reason, message)
+        self._tools.recorder.emit(about, "Normal" if note.good else "Warning", note.reason, note.message)
 
     def written(self, known: KnownReservation, status: Json) -> None:
         """Record that a status was written. Jobs that name the reservation can be evaluated."""
-        known.term.recorded = not HELD.isdisjoint(w["state"] for w in status.get("windows", ()))
+        known.term.windows.recorded = not HELD.isdisjoint(w["state"] for w in status.get("windows", ()))
         self._changed(known)
 
     def _write(self, known: KnownReservation) -> None:
@@ -315,16 +224,3 @@ class Reservations(Kind[KnownReservation]):
         known.term.transition_times = transition_times(status["conditions"])
         write = PutStatus.of(RESERVATIONS, "Reservation", metadata_of(known), status)
         self._tools.writer.submit(Key(RESERVATIONS, known.uid), write)
-
-
-def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) -> str:
-    """Return the refusal of a window that ends after the horizon of ``days`` days, with the correct values."""
-    allowed = f"Pool {spec.pool} reserves at most {some(days, 'day')} ahead (its spec.reservations.horizon)"
-    if window.end - window.start > days * DAY:
-        return (
-            f"spec.end: the window lasts {format_duration(window.end - window.start)}, and {allowed}: make it shorter"
-        )
-    return (
-        f"spec.end: the window ends at {format_time(window.end)}, and {allowed}: choose one that ends by "
-        f"{format_time(int(now + days * DAY))}, or wait: it is evaluated at {format_time(window.end - days * DAY)}"
-    )

@@ -12,7 +12,6 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.kinds.reservations.records import restore
 from punctual.kube.kinds.reservations.reservations import Reservations
 from punctual.kube.known.directory import Directory
-from punctual.kube.known.reservations import inside
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
@@ -24,11 +23,6 @@ BEGIN = 1_900_000_000.0
 YES = Verdict("True", "Feasible", "2 processors for 1m0s")
 NO = Verdict("False", "InfeasibleReservation", "too few")
 PLACES = (Place("n1", 0), Place("n1", 1))
-AHEAD = "Pool main reserves at most 28 days ahead (its spec.reservations.horizon)"
-LATER = (
-    f"spec.end: the window ends at {format_time(BEGIN + 30 * DAY + 60)}, and {AHEAD}: choose one that ends by "
-    f"{format_time(BEGIN + 28 * DAY)}, or wait: it is evaluated at {format_time(BEGIN + 2 * DAY + 60)}"
-)
 
 
 class Edge:
@@ -103,7 +97,7 @@ class Edge:
 
     def inside(self, pool="main"):
         """Return the window of a job that names the reservation."""
-        return inside(self.directory.reservations.standing("r", "ns"), "r", namespace="ns", pool=pool)
+        return self.directory.reservations.inside("r", "ns", pool)
 
 
 @pytest.fixture
@@ -142,77 +136,9 @@ def test_it_becomes_active_and_is_over_by_the_clock(edge):
     edge.tend()
     assert edge.status()["state"] == "Completed"
     assert edge.condition("Completed")[:2] == ("True", "Completed")
-    assert known.term.finished == BEGIN + 120
-    assert not known.held
+    assert known.term.windows.finished == BEGIN + 120
+    assert not known.term.windows.held
     assert edge.events == [("Normal", "Feasible"), ("Normal", "Active"), ("Normal", "Completed")]
-
-
-def test_a_window_that_passed_while_nothing_led_was_never_active(edge):
-    edge.add(processors=1)
-    edge.answer()
-    edge.at = BEGIN + 121
-    edge.tend()
-    assert edge.status()["state"] == "Completed"
-    assert edge.events == [("Normal", "Feasible"), ("Normal", "Completed")]
-
-
-def test_a_refusal_carries_the_window_that_would_do(edge):
-    known = edge.add(processors=2)
-    edge.answer(NO, ())
-    assert edge.condition("Admitted") == ("False", "InfeasibleReservation", "too few")
-    edge.windows.carry_out("main", OfferWindow(edge.told[0].reservation.uid, BEGIN + 500))
-    assert format_time(BEGIN + 500) in edge.condition("Admitted")[2]
-    assert format_time(BEGIN + 560) in edge.condition("Admitted")[2]
-    assert edge.status()["windows"][0]["offer"] == format_time(BEGIN + 500)
-    assert not known.held
-
-
-def test_a_refusal_that_no_window_cures_says_so(edge):
-    edge.add(processors=2)
-    edge.answer(NO, ())
-    edge.windows.carry_out("main", OfferWindow(edge.told[0].reservation.uid, None))
-    assert "no window as long would be reserved at any later time" in edge.condition("Admitted")[2]
-
-
-def test_what_nodes_took_away_is_told(edge):
-    edge.add(processors=2)
-    edge.answer()
-    lost = Verdict("True", "CapacityLost", "1 of 2 processors are left, because nodes were lost")
-    edge.answer(lost, PLACES[:1])
-    assert edge.condition("Admitted")[:2] == ("True", "CapacityLost")
-    assert edge.status()["processors"] == 1
-    assert edge.events[-1] == ("Warning", "CapacityLost")
-
-
-def test_each_window_of_a_recurrence_is_answered_by_itself_and_new_ones_follow(edge):
-    known = edge.add(processors=2, recurrence={"every": "7d"})
-    assert len(edge.told) == 4
-    for which in (0, 2, 3):
-        edge.answer(which=which)
-    edge.answer(NO, (), which=1)
-    status, reason, text = edge.condition("Admitted")
-    assert (status, reason) == ("False", "InfeasibleReservation")
-    assert text.startswith(f"1 of 4 windows, that of {format_time(BEGIN + 60 + 7 * DAY)}: too few")
-    assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Refused", "Booked", "Booked"]
-    edge.at = BEGIN + 119
-    edge.tend()
-    assert len(edge.told) == 4
-    edge.at = BEGIN + 120
-    edge.tend()
-    assert len(edge.told) == 5, "the one that ends in 28 days has come within the horizon"
-    edge.answer(which=4)
-    assert [w["state"] for w in edge.status()["windows"]] == ["Refused", "Booked", "Booked", "Booked"]
-    assert known.term.finished is None
-
-
-def test_a_recurrence_is_over_behind_its_last_window(edge):
-    known = edge.add(processors=2, recurrence={"every": "1d", "until": format_time(BEGIN + 2 * DAY)})
-    for which in (0, 1):
-        edge.answer(which=which)
-    edge.at = BEGIN + DAY + 120
-    edge.tend()
-    assert known.term.finished == BEGIN + DAY + 120
-    assert [w["state"] for w in edge.status()["windows"]] == ["Completed"]
 
 
 def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(edge):
@@ -235,28 +161,6 @@ def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(ed
     assert later.inside() == "u"
 
 
-@pytest.mark.parametrize(
-    ("spec", "part"), [({}, 0.0), ({"transferShare": "25%"}, 0.25), ({"transferShare": "100%"}, 1.0)]
-)
-def test_the_part_in_which_the_link_is_kept_is_told_to_the_pool_and_to_the_next_leaders(edge, spec, part):
-    edge.add(processors=2, **spec)
-    edge.answer()
-    (asked,), (held,) = edge.told, edge.windows.recorded("main")
-    assert asked.reservation.io_ratio == part
-    assert asked.reservation.sent == BEGIN + 60 + 60 * part
-    assert held.reservation == asked.reservation
-
-
-def test_a_node_is_kept_for_its_maintenance_as_it_was_promised(edge):
-    known = edge.add(nodes={"matchLabels": {"a": "b"}})
-    assert (edge.told[0].reservation.processors, edge.told[0].reservation.nodes) == (0, {"n1"})
-    edge.answer()
-    edge.nodes = frozenset({"n2"})  # somebody has moved the label
-    (event,) = edge.windows.recorded("main")
-    assert event.reservation.nodes == {"n1"}
-    assert known.term.windows
-
-
 def test_deleting_it_gives_all_windows_back(edge):
     known = edge.add(processors=2, recurrence={"every": "7d"})
     edge.answer()
@@ -276,12 +180,6 @@ def test_jobs_wait_until_the_answer_is_written(edge):
     assert edge.changed == ["ns/r"]
     assert edge.inside() == "u"
     assert edge.inside(pool="other")[0] == "ReservationRefused"
-
-
-def test_jobs_are_refused_with_the_reservation_that_they_name(edge):
-    edge.add(processors=2)
-    edge.answer(NO, ())
-    assert edge.inside() == ("ReservationRefused", "Reservation r: too few")
 
 
 def test_it_waits_for_its_pool_and_is_asked_about_when_that_comes(edge):
@@ -310,13 +208,6 @@ def test_a_pool_that_does_not_serve_the_namespace_is_not_asked(edge):
     ("spec", "reason", "says"),
     [
         (
-            {"end": 29 * DAY, "processors": 1},
-            "TooFarAhead",
-            f"spec.end: the window lasts 695h59m, and {AHEAD}: make it ",
-        ),
-        ({"start": 30 * DAY, "end": 30 * DAY + 60, "processors": 1}, "TooFarAhead", LATER),
-        ({"start": -5.0, "processors": 2}, "InvalidSpec", "spec.start: "),
-        (
             {
                 "start": -90000.0,
                 "end": -89000.0,
@@ -331,7 +222,6 @@ def test_a_pool_that_does_not_serve_the_namespace_is_not_asked(edge):
             "InvalidSpec",
             "spec.recurrence.timeZone: ",
         ),
-        ({"end": 86000.0, "processors": 2, "recurrence": {"every": "1d"}}, "InvalidSpec", "spec.end: "),
         ({"processors": 0}, "InvalidSpec", "spec.processors: "),
         ({"end": 60.0, "processors": 1}, "InvalidSpec", "spec.end: "),
         ({"processors": 1, "transferShare": "110%"}, "InvalidSpec", "spec.transferShare: "),
@@ -346,12 +236,6 @@ def test_what_cannot_be_is_refused_with_the_field(edge, spec, reason, says):
     assert says in text
     assert edge.status()["state"] == "Refused"
     assert edge.told == []
-
-
-def test_a_selector_that_means_no_node_is_named(edge):
-    edge.nodes = frozenset()
-    edge.add(nodes={"matchLabels": {"a": "b"}})
-    assert "spec.nodes: selects no node" in edge.condition("Admitted")[2]
 
 
 def test_while_the_time_is_in_doubt_nothing_is_asked_refused_or_over(edge):
@@ -397,25 +281,7 @@ def test_a_pool_takes_reservations_only_from_the_namespaces_that_it_says(edge):
     assert edge.told == []
     edge.edit_pool(namespace_selector={"match_labels": {"team": "a"}})
     assert len(edge.told) == 1
-    assert known.term.refusal is None
-
-
-def test_a_window_behind_the_horizon_is_asked_about_when_it_comes_within(edge):
-    edge.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
-    for now in (BEGIN + 2 * DAY, BEGIN + 2 * DAY + 60):
-        assert edge.told == []
-        assert edge.condition("Admitted")[:2] == ("False", "TooFarAhead")
-        assert edge.status()["state"] == "Refused"
-        edge.at = now
-        edge.tend()
-    edge.answer()
-    assert edge.status()["state"] == "Booked"
-
-
-def test_a_longer_horizon_lets_in_what_was_too_far_ahead(edge):
-    edge.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
-    edge.edit_pool(horizon=35)
-    assert len(edge.told) == 1
+    assert known.term.windows.refusal is None
 
 
 @pytest.mark.parametrize("edit", [{"horizon": 1}, {"namespace_selector": TEAM_B}])
@@ -436,31 +302,7 @@ def test_an_edit_of_the_pools_reservations_changes_nothing_about_what_is_booked(
     edge.tend()
     assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Booked"]
     assert len(edge.told) == 4, "no window more is asked about"
-    assert known.term.finished is None
-
-
-def test_a_recurrence_waits_for_a_window_that_is_still_behind_the_horizon(edge):
-    edge.edit_pool(horizon=2)
-    known = edge.add(processors=2, recurrence={"every": "7d"})
-    assert len(edge.told) == 1
-    edge.answer()
-    edge.write()
-    edge.at = BEGIN + 120
-    edge.tend()
-    assert edge.status()["windows"][0]["state"] == "Completed"
-    assert known.term.finished is None
-    comes = BEGIN + 5 * DAY + 120
-    assert edge.inside() == (
-        "ReservationRefused",
-        f"Reservation r: no window is reserved, the next is evaluated at {format_time(comes)}",
-    )
-    edge.at = comes
-    edge.tend()
-    assert len(edge.told) == 2
-    edge.answer(which=1)
-    edge.write()
-    assert edge.status()["state"] == "Booked"
-    assert edge.inside() == "u"
+    assert known.term.windows.finished is None
 
 
 def test_a_new_leader_asks_about_a_window_when_it_comes_within_the_horizon(edge):
@@ -475,10 +317,28 @@ def test_a_new_leader_asks_about_a_window_when_it_comes_within_the_horizon(edge)
     assert len(new.told) == 1
 
 
-def test_no_window_is_offered_behind_the_horizon(edge):
-    edge.add(processors=2)
+@pytest.mark.parametrize(("spec", "part"), [({}, 0.0), ({"transferShare": "25%"}, 0.25)])
+def test_the_part_in_which_the_link_is_kept_is_told_to_the_pool_and_to_the_next_leaders(edge, spec, part):
+    edge.add(processors=2, **spec)
+    edge.answer()
+    (asked,), (held,) = edge.told, edge.windows.recorded("main")
+    assert asked.reservation.io_ratio == part
+    assert asked.reservation.sent == BEGIN + 60 + 60 * part
+    assert held.reservation == asked.reservation
+
+
+def test_a_refusal_carries_the_window_that_would_do(edge):
+    known = edge.add(processors=2)
     edge.answer(NO, ())
-    edge.windows.carry_out("main", OfferWindow("u/" + f"{BEGIN + 60:.6f}", BEGIN + 28 * DAY))
-    text = edge.condition("Admitted")[2]
-    assert text.endswith("no window as long would be reserved within the horizon of Pool main")
-    assert "offer" not in edge.status()["windows"][0]
+    assert edge.condition("Admitted") == ("False", "InfeasibleReservation", "too few")
+    edge.windows.carry_out("main", OfferWindow(edge.told[0].reservation.uid, BEGIN + 500))
+    assert format_time(BEGIN + 500) in edge.condition("Admitted")[2]
+    assert format_time(BEGIN + 560) in edge.condition("Admitted")[2]
+    assert edge.status()["windows"][0]["offer"] == format_time(BEGIN + 500)
+    assert not known.term.windows.held
+
+
+def test_a_selector_that_means_no_node_is_named(edge):
+    edge.nodes = frozenset()
+    edge.add(nodes={"matchLabels": {"a": "b"}})
+    assert "spec.nodes: selects no node" in edge.condition("Admitted")[2]
