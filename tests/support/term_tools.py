@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 from clocks import NO_CLIENT, clock
 
+from punctual.kube import api
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.placeholders import Placeholders
 from punctual.kube.actors.profile_learning import ProfileLearning
@@ -36,5 +37,5 @@ def make_tools(log, now=lambda: 4.0, *, caches=None, epoch=3, metrics=None, mono
         taints=Taints([], log),
         placeholders=Placeholders(PlaceholderSettings(namespace="sys"), by, log, log),
         results=JobResults(caches.directory, log),
-        learning=ProfileLearning(caches.directory, lambda _: None),
+        learning=ProfileLearning(caches.directory, lambda _: api.NodeSpeeds()),
     )

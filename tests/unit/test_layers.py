@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PURE = ("theory", "control", "linger", "scheduling", "rates", "guests", "reservations")
+PURE = ("theory", "control", "linger", "scheduling", "rates", "guests", "reservations", "profiles")
 FORBIDDEN = re.compile(r"\b(time|random)\.|\b(asyncio|logging|datetime|kopf|kubernetes)\b|\bfrom (time|random) ")
 
 

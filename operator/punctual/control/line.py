@@ -27,7 +27,7 @@ NOISE: Final = 0.05
 
 
 def sample_length(cpu_per_unit: float, cap: float, planned: float) -> float:
-    """Return the seconds of a sample of a chunk whose units take so much CPU; ``planned``: seconds of the chunk."""
+    """Return the seconds of a sample. ``planned``: seconds of the chunk; a unit takes ``cpu_per_unit`` CPU seconds."""
     return min(max(1.0, UNITS * cpu_per_unit / cap), max(1.0, LONGEST * planned), 60.0)
 
 

@@ -7,13 +7,12 @@ What is wrong with a job is not an error here but part of it: it becomes a ``ref
 """
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
 
 from punctual import reasons
-from punctual.control.cost_estimation import ClassSpeed, Estimate
+from punctual.control.cost_estimation import ClassSpeed
 from punctual.control.miss_ratio import MissCount
-from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.conditions import TransitionTimes, conditions
@@ -23,6 +22,9 @@ from punctual.kube.cluster.pod_manifest import pod_name, results_name
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.pools import KnownPool
 from punctual.notation.duration import format_duration, format_time
+from punctual.profiles.learning import Learned
+from punctual.profiles.samples import ByHand
+from punctual.profiles.samples import cost as profile_cost
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,
@@ -42,19 +44,6 @@ from punctual.theory.cost import Cost
 
 Json = dict[str, Any]
 
-
-class Estimates(NamedTuple):
-    """What a profile has learned: of χ and θcp, and of τ (as χ) and θcm; no ``transfer``: they are in the others.
-
-    ``response``: how its chunks have answered to CPU, on the quickest class of the pool's nodes.
-    """
-
-    work: Estimate
-    transfer: Estimate | None = None
-    response: Response | None = None
-
-
-Learned = Callable[[api.ProfileSpec], Estimates | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 MOST_CLASSES = 64  # as those of PoolStatus.nodeClasses and of their namespaces have it
@@ -78,7 +67,7 @@ def to_job(
     job: api.DivisibleJob,
     *,
     profile: api.ProfileSpec | None = None,
-    learned: Learned = lambda _spec: None,
+    learned: Learned = lambda _by_hand: None,
     in_force: Cost | None = None,
     refusal: tuple[str, str] | None = None,
     reservation: str | None = None,
@@ -93,12 +82,13 @@ def to_job(
     meta, spec = job.metadata, job.spec
     cost, response = _cost(spec.cost), None
     if spec.profile is not None:
-        known = learned(profile) if profile is not None else None
+        by_hand = to_by_hand(profile) if profile is not None else None
+        known = learned(by_hand) if by_hand is not None else None
         response = known.response if known is not None else None
         if in_force is not None:
             cost = in_force
-        elif profile is not None:
-            cost = profile_cost(profile, known, fetches=spec.input is not None)
+        elif by_hand is not None:
+            cost = profile_cost(by_hand, known, fetches=spec.input is not None)
         else:
             refusal = refusal or (
                 reasons.PROFILE_NOT_FOUND,
@@ -169,27 +159,9 @@ def cost_in_force(record: JobRecord | None) -> Cost | None:
     return record.cost if record and answer and answer.status != "False" else None
 
 
-def profile_cost(spec: api.ProfileSpec, learned: Estimates | None, *, fetches: bool) -> Cost | None:
-    """Return the cost that a profile knows, by hand where it is set, else as learned; None: it does not know χ.
-
-    ``fetches``: the job has an input; its transfers cost what the profile learned of transfers. A job without input
-    makes its own transfers, if any, within its chunks: it is planned with the sums χ + τ and θcp + θcm, which is
-    rather too much than too little. What is set of τ and θcm by hand is taken off these, so that a chunk takes what it
-    took whatever they are.
-    """
-    chi, theta_cp = spec.per_unit, spec.startup
-    tau, theta_cm = spec.transfer_per_unit or 0.0, spec.transfer_setup or 0.0
-    if learned is not None:
-        work, transfer = learned.work, learned.transfer
-        found_chi, found_theta = work.chi, work.theta
-        if fetches and transfer and not spec.transfer_by_hand:
-            tau, theta_cm = transfer.chi, transfer.theta
-        else:
-            found_chi += (transfer.chi if transfer else 0.0) - tau
-            found_theta += (transfer.theta if transfer else 0.0) - theta_cm
-        chi = max(1e-9, found_chi) if chi is None else chi
-        theta_cp = max(0.0, found_theta) if theta_cp is None else theta_cp
-    return None if chi is None else Cost(chi, tau, theta_cm, 2.0 if theta_cp is None else theta_cp)
+def to_by_hand(spec: api.ProfileSpec) -> ByHand:
+    """Return what a profile sets by hand."""
+    return ByHand(spec.per_unit, spec.transfer_per_unit, spec.transfer_setup, spec.startup)
 
 
 def to_pool_spec(pool: api.Pool | KnownPool) -> PoolSpec:

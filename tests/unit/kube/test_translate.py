@@ -14,12 +14,12 @@ from punctual.kube import api
 from punctual.kube.api.conditions import transition_times
 from punctual.kube.known.jobs import Owner
 from punctual.kube.translate import (
-    Estimates,
     delayed,
     job_state,
     job_status,
     pool_missing,
     pool_status,
+    to_by_hand,
     to_job,
     to_pool_record,
     to_pool_spec,
@@ -29,6 +29,7 @@ from punctual.kube.translate import (
     without_decision,
 )
 from punctual.notation.duration import parse_time
+from punctual.profiles.samples import ByHand, Estimates
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,
@@ -123,6 +124,13 @@ def test_everything_asked_for_reaches_the_core():
 def test_a_profile_gives_the_cost():
     profile = api.parse(api.Profile, manifest("Profile", name="thumbs", perUnit="5ms"))
     assert to_job(job(profile="thumbs"), profile=profile.spec).cost == Cost(0.005, 0.0, 0.0, 2.0)
+
+
+def test_what_a_profile_sets_by_hand_is_the_papers_four_numbers():
+    spec = {"perUnit": "5ms", "transferPerUnit": "1ms", "transferSetup": "500ms", "startup": "3s"}
+    profile = api.parse(api.Profile, manifest("Profile", name="thumbs", **spec))
+    assert to_by_hand(profile.spec) == ByHand(chi=0.005, tau=0.001, theta_cm=0.5, theta_cp=3.0)
+    assert to_by_hand(api.ProfileSpec()) == ByHand()
 
 
 def test_a_profile_that_knows_nothing_leaves_it_to_the_pilots():

@@ -25,11 +25,6 @@ class ProfileSpec(Model):
     """Time before the first unit of a chunk, independent of its size: pod start, loading of programs and tables.
     Default: the learned value (`status.startup`), 2s before that. θcp in the papers."""
 
-    @property
-    def transfer_by_hand(self) -> bool:
-        """Whether all that a transfer takes is set by hand."""
-        return self.transfer_per_unit is not None and self.transfer_setup is not None
-
 
 class LearnedTransfers(Model):
     """What input steps have measured: one entry of each list per transfer, oldest first."""

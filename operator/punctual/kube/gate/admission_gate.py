@@ -33,13 +33,13 @@ from punctual.kube.known.jobs import KnownJob, Owner
 from punctual.kube.known.pools import KnownPool
 from punctual.kube.known.reservations import window_of
 from punctual.kube.translate import (
-    Learned,
     cost_in_force,
     not_allowed,
     to_job,
     to_pool_spec,
     to_unreadable_job,
 )
+from punctual.profiles.learning import Learned
 from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import Resources
@@ -72,7 +72,7 @@ class AdmissionGate:
         caches: Caches,
         again: Callable[[str], None],
         *,
-        learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
+        learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _by_hand: None,
         image: str = IMAGE,
     ) -> None:
         self._caches = caches

@@ -1,4 +1,4 @@
-"""What is known of profiles. What they have learned is in `punctual.kube.actors.profile_learning`."""
+"""What is known of profiles. What they have learned is in `punctual.profiles`."""
 
 from dataclasses import dataclass, field
 

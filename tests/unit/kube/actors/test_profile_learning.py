@@ -1,4 +1,4 @@
-"""Profiles learn from chunks: what is kept and written, what jobs are planned with, how classes of nodes compare."""
+"""What profiles have learned, in their statuses: what is written and when, what a new leader reads."""
 
 import copy
 
@@ -8,9 +8,11 @@ from punctual.control.cost_estimation import KEPT, Fetched, Timed
 from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response
 from punctual.kube import api
-from punctual.kube.actors.profile_learning import MOST, PAUSE, ProfileLearning, Where
+from punctual.kube.actors.profile_learning import PAUSE, ProfileLearning
 from punctual.kube.known.directory import Directory
-from punctual.kube.translate import profile_cost
+from punctual.kube.translate import to_by_hand
+from punctual.profiles.samples import MOST, Where
+from punctual.profiles.samples import cost as profile_cost
 
 HERE, OLD, NEW = Where("main", ""), Where("main", "old"), Where("main", "new")
 SIZES = (10, 20, 50, 100, 200, 500)
@@ -44,7 +46,7 @@ class Known:
         return self.see(*SIZES, where=NEW, namespace=namespace)
 
     def slow(self, pool="main"):
-        return {name: found.slow for name, found in self.learning.classes(pool).items()}
+        return {name: found.slow for name, found in self.learning.learned.classes(pool).items()}
 
     def fetch(self, *sizes, theta=5.0, chi=0.1, opening=0.5, tau=0.02, where=HERE):
         """See chunks whose inputs were fetched: all that a chunk took is told, and which part the transfer was."""
@@ -60,13 +62,13 @@ class Known:
         return self
 
     def response(self, pool="main"):
-        spec = self.directory.profiles.named("thumbs", "ns").spec
-        found = self.learning.of("ns", "thumbs", pool)(spec)
+        spec = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
+        found = self.learning.learned.of("ns", "thumbs", pool)(spec)
         return None if found is None else found.response
 
     def cost(self, pool="main", *, fetches=False):
-        spec = self.directory.profiles.named("thumbs", "ns").spec
-        return profile_cost(spec, self.learning.of("ns", "thumbs", pool)(spec), fetches=fetches)
+        spec = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
+        return profile_cost(spec, self.learning.learned.of("ns", "thumbs", pool)(spec), fetches=fetches)
 
     def written(self, now=None):
         """Return what is written by then; without a time what a leader that goes writes."""
@@ -85,85 +87,6 @@ def numbers(cost):
     return (cost.chi, cost.tau, cost.theta_cm, cost.theta_cp)
 
 
-def test_a_profile_by_itself_knows_nothing_and_learns_it_from_five_chunks():
-    known = Known().see(*SIZES[:4])
-    assert known.cost() is None
-    known.see(*SIZES[4:])
-    assert numbers(known.cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
-
-
-def test_what_is_set_by_hand_wins_and_the_rest_is_learned_beside_it():
-    assert numbers(Known(perUnit="1s", startup="3s").see(*SIZES).cost()) == (1.0, 0.0, 0.0, 3.0)
-    assert numbers(Known(perUnit="100ms").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
-    assert numbers(Known(startup="5s").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
-    assert numbers(Known(perUnit="100ms").cost()) == (0.1, 0.0, 0.0, 2.0)
-
-
-def test_what_is_said_of_transfers_is_taken_off_what_was_seen_of_the_whole():
-    known = Known(transferPerUnit="40ms", transferSetup="1s").see(*SIZES)
-    assert numbers(known.cost()) == pytest.approx((0.06, 0.04, 1.0, 4.0))
-
-
-def test_what_transfers_took_is_told_apart_for_jobs_that_have_an_input_and_added_up_for_others():
-    known = Known().fetch(*SIZES)
-    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
-    assert numbers(known.cost()) == pytest.approx((0.12, 0.0, 0.0, 5.5))
-    known.see(*SIZES)  # of jobs without an input: the same work
-    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
-
-
-def test_a_job_with_an_input_is_planned_with_the_sums_until_transfers_were_seen():
-    known = Known(transferPerUnit="20ms").see(*SIZES).fetch(*SIZES[:4])
-    assert numbers(known.cost(fetches=True)) == pytest.approx((0.08, 0.02, 0.0, 5.0), rel=0.01)
-    known.fetch(200)
-    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
-
-
-@pytest.mark.parametrize(
-    ("by_hand", "wanted"),
-    [
-        pytest.param({"transferPerUnit": "20ms"}, (0.1, 0.02, 0.5, 5.0), id="transferPerUnit"),
-        pytest.param({"transferSetup": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="transferSetup"),
-        pytest.param({"transferPerUnit": "20ms", "transferSetup": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="both"),
-        pytest.param(
-            {"transferPerUnit": "0s", "transferSetup": "0s"},
-            (0.12, 0.0, 0.0, 5.5),
-            id="both: what they lack is in the work",
-        ),
-        pytest.param({"perUnit": "1s", "startup": "3s"}, (1.0, 0.02, 0.5, 3.0), id="the work"),
-        pytest.param({"perUnit": "100ms"}, (0.1, 0.02, 0.5, 5.0), id="perUnit"),
-    ],
-)
-def test_what_is_set_of_a_transfer_by_hand_wins_and_the_other_is_learned_beside_it(by_hand, wanted):
-    assert numbers(Known(**by_hand).fetch(*SIZES).cost(fetches=True)) == pytest.approx(wanted)
-
-
-def test_slow_transfers_make_neither_the_work_nor_the_others_dearer():
-    known = Known().fetch(*SIZES, *SIZES).fetch(50, opening=60.0).fetch(200, tau=3.0)
-    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
-
-
-def test_nodes_are_compared_by_the_work_and_not_by_what_their_network_takes():
-    near, far = Where("main", "near"), Where("main", "far")
-    known = Known().fetch(*SIZES, where=near).fetch(*SIZES, *SIZES, tau=0.3, where=far)
-    assert known.slow() == {"near": 1.0, "far": 1.0}
-    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.3, 0.5, 5.0)), "where most was seen"
-
-
-def test_each_pool_has_processors_of_its_own():
-    known = Known().see(*SIZES).see(*SIZES, chi=0.4, where=Where("small", ""))
-    assert known.cost().chi == pytest.approx(0.1)
-    assert known.cost("small").chi == pytest.approx(0.4)
-    assert known.cost("new") is None
-
-
-def test_a_class_of_nodes_that_is_slower_is_found_and_jobs_are_planned_with_the_quickest():
-    known = Known().see(*SIZES, *SIZES, chi=0.15, where=OLD).see(*SIZES, chi=0.1, where=NEW)
-    assert known.slow() == {"old": pytest.approx(1.5, abs=0.01), "new": 1.0}
-    assert known.cost().chi == pytest.approx(0.1, rel=0.01)
-    assert known.slow("other") == {}
-
-
 def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_deleted():
     known = Known().vote("a", 1.5).vote("b", 1.5)
     for n in range(3):
@@ -173,12 +96,12 @@ def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_de
         for chi, where in ((9.0, OLD), (0.01, NEW)):
             for units in SIZES:
                 known.learning.add("liar", f"l{n}", where, Timed(units, 5.0 + chi * units))
-    found = known.learning.classes("main")["old"]
+    found = known.learning.learned.classes("main")["old"]
     assert (found.slow, found.tenants) == (pytest.approx(1.5, abs=0.01), ("a", "b", "liar"))
     for n in range(3):
         known.directory.profiles.forget(f"l{n}")
     known.learning.forget_gone()
-    assert known.learning.classes("main")["old"].tenants == ("a", "b")
+    assert known.learning.learned.classes("main")["old"].tenants == ("a", "b")
 
 
 def test_what_a_deleted_profile_has_measured_is_forgotten_also_if_it_was_the_only_one():
@@ -194,27 +117,13 @@ def test_what_a_deleted_profile_has_measured_is_forgotten_also_if_it_was_the_onl
 def test_beyond_the_limit_only_the_pools_spec_makes_a_class_slow_and_an_edit_of_it_counts_at_once():
     known = Known().vote("a", 3.0)
     assert known.slow()["old"] == 2.0
-    assert known.learning.classes("main")["old"].measured == pytest.approx(3.0, rel=0.01)
+    assert known.learning.learned.classes("main")["old"].measured == pytest.approx(3.0, rel=0.01)
     known.asked = api.NodeSpeeds(classes=[api.NodeClass(name="old", unit_time="300%")])
     assert known.slow()["old"] == 3.0
     known.asked = api.NodeSpeeds(classes=[api.NodeClass(name="old", unit_time="305%")])
     assert known.slow()["old"] == 3.05
     known.asked = api.NodeSpeeds(limit="100%")
     assert known.slow()["old"] == 1.0
-
-
-@pytest.mark.parametrize("most", [OLD, NEW])
-def test_a_job_is_not_planned_with_less_than_its_profile_has_seen_on_a_class_beyond_the_limit(most):
-    """0.3 s on old nodes, which are taken to be twice as slow: 0.15 s on new ones."""
-    known = Known().see(*SIZES, chi=0.3, where=OLD).see(*SIZES, chi=0.1, where=NEW).see(10, 10, where=most)
-    assert known.cost().chi * known.slow()["old"] >= 0.299
-    known = Known().see(*SIZES, chi=0.3, where=OLD).see(*SIZES, *SIZES, chi=0.1, where=NEW)
-    assert known.cost().chi == pytest.approx(0.15, rel=0.01)
-
-
-def test_classes_that_differ_little_are_taken_to_be_alike():
-    known = Known().see(*SIZES, chi=0.108, where=Where("main", "a")).see(*SIZES, where=Where("main", "b"))
-    assert known.slow() == {"a": 1.0, "b": 1.0}
 
 
 def test_it_is_written_soon_then_seldom_and_never_for_nothing():
@@ -229,22 +138,6 @@ def test_it_is_written_soon_then_seldom_and_never_for_nothing():
     assert known.written(1e9) == []
     known.see(30)
     assert len(known.written()) == 1, "at the end of a term"
-
-
-@pytest.mark.parametrize(
-    ("spec", "seen", "status", "reason"),
-    [
-        ({}, (), "False", "NothingLearned"),
-        ({}, SIZES[:4], "False", "NothingLearned"),
-        ({}, SIZES, "True", "Learned"),
-        ({"perUnit": "20ms"}, (), "True", "SetByHand"),
-        ({"perUnit": "20ms"}, SIZES, "True", "SetByHand"),
-        ({"startup": "2s"}, (), "False", "NothingLearned"),
-    ],
-)
-def test_a_profile_is_ready_when_it_knows_what_a_unit_costs(spec, seen, status, reason):
-    ready = Known(**spec).see(*seen).ready(0.0)
-    assert (ready["status"], ready["reason"], ready["observedGeneration"]) == (status, reason, 1)
 
 
 def test_a_profile_says_which_spec_it_has_seen_and_since_when_it_is_ready():
@@ -281,7 +174,7 @@ def test_a_new_leader_goes_on_from_the_status():
     new = Known()
     new.learning.load({**new.body, "status": copy.deepcopy(status)})
     assert new.cost() == known.cost()
-    assert new.learning.classes("main") == known.learning.classes("main")
+    assert new.learning.learned.classes("main") == known.learning.learned.classes("main")
     assert new.written() == [], "nothing is new"
     new.see(7)
     (again,) = new.written()
@@ -333,14 +226,6 @@ def test_how_chunks_answer_to_cpu_is_the_median_of_the_newest_that_have_shown_it
     assert len(status["classes"][0]["responses"]) == KEPT_RESPONSES
 
 
-def test_a_response_is_of_the_quickest_class_and_of_its_own_pool():
-    known = Known().see(*SIZES, *SIZES, chi=0.15, where=OLD).see(*SIZES, chi=0.1, where=NEW)
-    known.see(*SIZES, where=Where("small", "")).answer(response(0.15), where=OLD)
-    assert known.response() == response(pytest.approx(0.1, rel=0.01))
-    assert known.response("small") is None
-    assert known.response("new") is None
-
-
 def test_a_new_leader_goes_on_from_the_responses_in_the_status():
     known = Known().see(*SIZES).answer(response(0.12345678), response(lag=0.0), response(delay=0.0))
     (status,) = known.written()
@@ -386,7 +271,7 @@ def test_another_profile_of_the_same_name_knows_nothing_of_the_first():
     assert [s["samples"] for s in known.written()] == [1]
 
 
-def test_what_is_kept_is_bounded():
+def test_a_status_is_bounded():
     known = Known()
     for pool in range(2 * MOST):
         where = Where(f"pool-{pool}", "")

@@ -1,17 +1,17 @@
 """What chunks cost, in a term: into the Profiles' statuses, and into the speeds of the nodes' classes.
 
-`punctual.kube.actors.profile_learning` computes; this kind passes on the measurements and submits what is due.
+`punctual.profiles` estimates; this kind passes on the measurements and submits what is due.
 """
 
 from punctual.control.cost_estimation import Timed
 from punctual.kube.actors.actors import PoolActors
-from punctual.kube.actors.profile_learning import Where
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import PROFILES
 from punctual.kube.cluster.client import Json
 from punctual.kube.known.profiles import KnownProfile
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.writes.keys import Key
+from punctual.profiles.samples import Where
 from punctual.scheduling.model.actions import Measured
 
 
@@ -71,7 +71,7 @@ class Profiles(Kind[KnownProfile]):
         """Give the speeds of the nodes' classes to the inventory, and to the pools' statuses with their origin."""
         self._learning.forget_gone()
         for known in self._tools.directory.pools.values():
-            classes = self._learning.classes(known.name)
+            classes = self._learning.learned.classes(known.name)
             slow = {name: found.slow for name, found in classes.items() if found.slow != 1.0}
             self._tools.caches.inventory.observe_speeds(known.name, slow)
             if known.term.classes != classes:
