@@ -5,10 +5,8 @@ from unittest.mock import Mock
 
 from clocks import NO_CLIENT, clock
 
-from punctual.kube import api
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.placeholders import Placeholders
-from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.actors.taints import Taints
 from punctual.kube.actors.tools import Tools
@@ -17,6 +15,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pod_manifest import IMAGE
 from punctual.kube.metrics import Metrics
+from punctual.profiles.learning import AskedSpeeds, Learning
 
 
 def make_tools(log, now=lambda: 4.0, *, caches=None, epoch=3, metrics=None, monotonic=time.monotonic, kinds=None):
@@ -37,5 +36,5 @@ def make_tools(log, now=lambda: 4.0, *, caches=None, epoch=3, metrics=None, mono
         taints=Taints([], log),
         placeholders=Placeholders(PlaceholderSettings(namespace="sys"), by, log, log),
         results=JobResults(caches.directory, log),
-        learning=ProfileLearning(caches.directory, lambda _: api.NodeSpeeds()),
+        learning=Learning(lambda _: AskedSpeeds(2.0, {})),
     )

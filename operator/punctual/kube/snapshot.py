@@ -6,13 +6,14 @@ plan``.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from punctual import reasons
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api
-from punctual.kube.actors.profile_learning import ProfileLearning
+from punctual.kube.kinds.profiles import records as profile_records
 from punctual.kube.kinds.reservations.records import restore
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.oversize import kept
@@ -24,11 +25,14 @@ from punctual.kube.translate import (
     to_pool_record,
     to_pool_spec,
     to_record,
+    to_speeds,
     to_unreadable_job,
     undecided,
     without_decision,
 )
 from punctual.notation.duration import format_time
+from punctual.profiles.learning import Learning
+from punctual.profiles.samples import Samples
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -48,15 +52,15 @@ class Snapshot:
     profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
     reservations: Directory = field(default_factory=Directory)
     """Contains reservations only."""
-    learning: ProfileLearning = field(init=False)
+    learning: Learning = field(init=False)
     """The costs that profiles have learned."""
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""
 
     def __post_init__(self) -> None:
         """Let what was learned be read as the pools' specs say."""
-        self.learning = ProfileLearning(
-            Directory(), lambda name: self._pool(name).spec.speeds if name in self.pools else api.NodeSpeeds()
+        self.learning = Learning(
+            lambda name: to_speeds(self._pool(name).spec.speeds if name in self.pools else api.NodeSpeeds())
         )
 
     @classmethod
@@ -87,7 +91,7 @@ class Snapshot:
             case "Profile":
                 meta = {"uid": "", **meta, "namespace": namespace}
                 self.profiles[namespace, name] = {**body, "metadata": meta}
-                self.learning.load(self.profiles[namespace, name])
+                self._load(namespace, name)
             case "Reservation":
                 meta = {"uid": f"{namespace}/{name}", **meta, "namespace": namespace}
                 self._add_reservation({**body, "metadata": meta})
@@ -114,7 +118,7 @@ class Snapshot:
         group = self._inside(namespace, asked.spec.reservation, pool)
         if isinstance(group, tuple):
             group, refusal = None, refusal or group
-        learned = self.learning.learned.of(namespace, asked.spec.profile or "", pool)
+        learned = self.learning.of(namespace, asked.spec.profile or "", pool)
         return to_job(
             asked, profile=profile.spec if profile else None, learned=learned, refusal=refusal, reservation=group
         )
@@ -141,6 +145,13 @@ class Snapshot:
         open_questions: list[Event] = [*self._promised(name, now), *new]
         settle(pool, now, open_questions)
         return pool
+
+    def _load(self, namespace: str, name: str) -> None:
+        samples = Samples()
+        self.learning.begin((namespace, name), samples)
+        with suppress(UserError):  # the operator ignores it
+            if status := api.parse_status(api.ProfileStatus, self.profiles[namespace, name]):
+                profile_records.restore(samples, status)
 
     def _add_reservation(self, body: Body) -> None:
         known = self.reservations.reservations.observe({**body, "status": None})  # whatever its epoch
@@ -209,7 +220,7 @@ class Snapshot:
             return to_job(
                 model,
                 profile=profile.spec if profile else None,
-                learned=self.learning.learned.of(namespace, name, model.spec.pool),
+                learned=self.learning.of(namespace, name, model.spec.pool),
                 in_force=cost_in_force(record),
                 reservation=group if isinstance(group, str) else None,
             )

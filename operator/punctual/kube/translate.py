@@ -22,7 +22,7 @@ from punctual.kube.cluster.pod_manifest import pod_name, results_name
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.pools import KnownPool
 from punctual.notation.duration import format_duration, format_time
-from punctual.profiles.learning import Learned
+from punctual.profiles.learning import AskedSpeeds, Learned
 from punctual.profiles.samples import ByHand
 from punctual.profiles.samples import cost as profile_cost
 from punctual.scheduling.model.discipline import Discipline
@@ -162,6 +162,11 @@ def cost_in_force(record: JobRecord | None) -> Cost | None:
 def to_by_hand(spec: api.ProfileSpec) -> ByHand:
     """Return what a profile sets by hand."""
     return ByHand(spec.per_unit, spec.transfer_per_unit, spec.transfer_setup, spec.startup)
+
+
+def to_speeds(asked: api.NodeSpeeds) -> AskedSpeeds:
+    """Return what a pool's spec says of its nodes' speeds."""
+    return AskedSpeeds(asked.limit, {c.name: c.unit_time for c in asked.classes or ()})
 
 
 def to_pool_spec(pool: api.Pool | KnownPool) -> PoolSpec:

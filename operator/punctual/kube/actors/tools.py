@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.placeholders import Placeholders
-from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.actors.taints import Taints
 from punctual.kube.agents.set_points import SetPointStore
@@ -16,6 +15,7 @@ from punctual.kube.known.directory import Directory
 from punctual.kube.metrics import Metrics
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.writer import Writer
+from punctual.profiles.learning import Learning
 from punctual.runtime.clock import ServerClock
 
 
@@ -50,7 +50,7 @@ class Tools:
     taints: Taints
     placeholders: Placeholders
     results: JobResults
-    learning: ProfileLearning
+    learning: Learning
     found: dict[Key, bytes] = field(default_factory=dict)
     """Statuses (JSON) that a new leader found, by the writer's key. A stamp with the same content is not written."""
 

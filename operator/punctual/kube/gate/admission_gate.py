@@ -31,7 +31,6 @@ from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.known.jobs import KnownJob, Owner
 from punctual.kube.known.pools import KnownPool
-from punctual.kube.known.reservations import window_of
 from punctual.kube.translate import (
     cost_in_force,
     not_allowed,
@@ -96,7 +95,8 @@ class AdmissionGate:
             return to_unreadable_job(api.parse_metadata(manifest), known.owner.units, error)
         found = self._directory.profiles.named(known.profile, known.namespace)
         profile = None if found is None else found.spec
-        inside = window_of(known, self._directory.reservations) if known.reservation else None
+        name, reservations = known.reservation, self._directory.reservations
+        inside = reservations.inside(name, known.namespace, known.owner.pool) if name else None
         group = inside if isinstance(inside, str) else None
         learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
         if decided:

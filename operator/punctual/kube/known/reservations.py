@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from punctual.kube import api
 from punctual.kube.api.resources import RESERVATIONS
-from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Body, Described, InTerm, NamedStore, StoreListener, asked_in, conditions_of
 from punctual.reservations.recurrence import AskedWindows
 from punctual.reservations.windows import Refusal, Windows, inside
@@ -87,11 +86,6 @@ class Reservations(NamedStore[KnownReservation]):
         made = self._make(body)  # the pool of a reservation cannot change
         known.metadata, known.spec, known.flaw, known.deleting = made.metadata, made.spec, made.flaw, made.deleting
         return True
-
-
-def window_of(job: KnownJob, reservations: Reservations) -> str | Refusal | None:
-    """Return the window for a job that names a reservation; see `punctual.reservations.windows.inside`."""
-    return reservations.inside(job.reservation, job.namespace, job.owner.pool)
 
 
 def holds_nothing(body: Body) -> bool:

@@ -15,7 +15,6 @@ from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.placeholders import Placeholders
 from punctual.kube.actors.pod_events import PodEvents
-from punctual.kube.actors.profile_learning import ProfileLearning
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.taints import Taints
@@ -37,7 +36,9 @@ from punctual.kube.metrics import Metrics
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.late import LateReader
 from punctual.kube.takeover.takeover import Takeover
+from punctual.kube.translate import to_speeds
 from punctual.kube.writes.writer import Owner, Writer
+from punctual.profiles.learning import AskedSpeeds, Learning
 from punctual.scheduling.pool import Pool
 
 
@@ -86,7 +87,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
     kinds = Kinds(LateReader(fence), writer, term)
     tools = _make_tools(epoch, given, kinds, writer)
     gate = AdmissionGate(
-        given.trials, caches, lambda uid: kinds.signal("job", uid), learned=tools.learning.learned.of, image=given.image
+        given.trials, caches, lambda uid: kinds.signal("job", uid), learned=tools.learning.of, image=given.image
     )
     runners = Runners(tools, gate)
     actors = PoolActors(lambda: given.core(epoch), tools, runners, term)
@@ -120,8 +121,8 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
 def _make_tools(epoch: int, given: Surroundings, kinds: Kinds, writer: Writer) -> Tools:
     caches, directory, clock = given.caches, given.caches.directory, given.client.clock
 
-    def speeds_of(pool: str) -> api.NodeSpeeds:
-        return known.spec.speeds if (known := directory.pools.named(pool)) else api.NodeSpeeds()
+    def speeds_of(pool: str) -> AskedSpeeds:
+        return to_speeds(known.spec.speeds if (known := directory.pools.named(pool)) else api.NodeSpeeds())
 
     recorder = EventRecorder(
         given.client, controller="punctual.dev/operator", instance=given.instance, urgent=writer.caught_up
@@ -140,5 +141,5 @@ def _make_tools(epoch: int, given: Surroundings, kinds: Kinds, writer: Writer) -
         taints=Taints([known.name for known in directory.pools.values()], writer),
         placeholders=Placeholders(caches.placeholder_settings, clock, writer, recorder),
         results=JobResults(directory, recorder),
-        learning=ProfileLearning(directory, speeds_of),
+        learning=Learning(speeds_of),
     )

@@ -24,7 +24,6 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.known.jobs import ENDED, KnownJob, settled
 from punctual.kube.known.oversize import MARK
-from punctual.kube.known.reservations import window_of
 from punctual.kube.translate import undecided
 from punctual.scheduling.model.events import PodObserved
 
@@ -59,7 +58,7 @@ def put_aside(caches: Caches, uid: str, body: Json | None) -> bool:
 
 def is_due(known: KnownJob, caches: Caches, actors: PoolActors) -> bool:
     """Return whether a job that was put aside ends by the clock, or the cause of its refusal may have changed."""
-    owner, why = known.owner, known.term.aside
+    owner, why, reservations = known.owner, known.term.aside, caches.directory.reservations
     if why == ENDED:
         return b"ttlSecondsAfterFinished" in known.spec
     pool = caches.directory.pools.named(owner.pool)
@@ -75,7 +74,7 @@ def is_due(known: KnownJob, caches: Caches, actors: PoolActors) -> bool:
         case reasons.PROFILE_NOT_FOUND:
             due = caches.directory.profiles.named(known.profile, owner.namespace) is not None
         case reasons.RESERVATION_NOT_FOUND | reasons.RESERVATION_REFUSED:
-            due = isinstance(window_of(known, caches.directory.reservations), str)
+            due = isinstance(reservations.inside(known.reservation, owner.namespace, owner.pool), str)
         case reasons.POD_REFUSED | reasons.POD_TOO_LARGE:
             due = True  # the API server is asked
         case reasons.SUSPENDED | reasons.DRY_RUN:

@@ -1,18 +1,25 @@
 """What profiles have learned, in their statuses: what is written and when, what a new leader reads."""
 
 import copy
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from clocks import NO_CLIENT
+from term_tools import make_tools
 
-from punctual.control.cost_estimation import KEPT, Fetched, Timed
+from punctual.control.cost_estimation import KEPT, Fetched
 from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response
 from punctual.kube import api
-from punctual.kube.actors.profile_learning import PAUSE, ProfileLearning
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.kinds.profiles.profiles import PAUSE, Profiles
 from punctual.kube.known.directory import Directory
-from punctual.kube.translate import to_by_hand
-from punctual.profiles.samples import MOST, Where
-from punctual.profiles.samples import cost as profile_cost
+from punctual.kube.translate import to_by_hand, to_speeds
+from punctual.profiles.learning import Learning
+from punctual.profiles.samples import MOST, Where, cost
+from punctual.scheduling.model.actions import Measured
 
 HERE, OLD, NEW = Where("main", ""), Where("main", "old"), Where("main", "new")
 SIZES = (10, 20, 50, 100, 200, 500)
@@ -25,18 +32,34 @@ def manifest(*, uid="u1", namespace="ns", generation=1, status=None, **spec):
 
 
 class Known:
-    """A directory with one profile, and what was learned about it."""
+    """The kind, with one profile, and what was learned about it. A node is called like its class."""
 
     def __init__(self, **spec):
-        self.directory = Directory()
+        self.directory, self.at, self.statuses = Directory(), 0.0, []
         self.body = manifest(**spec)
         self.directory.profiles.observe(self.body)
+        self.directory.jobs = Jobs()
         self.asked = api.NodeSpeeds()
-        self.learning = ProfileLearning(self.directory, lambda _pool: self.asked)
+        caches = Caches(NO_CLIENT)
+        caches.directory = self.directory
+        caches.inventory = SimpleNamespace(class_of=lambda node: node)
+        self.learning = Learning(lambda _pool: to_speeds(self.asked))
+        tools = make_tools(self, lambda: self.at, caches=caches)
+        self.kind = Profiles(replace(tools, learning=self.learning), None)
+
+    def submit(self, _key, operation):
+        self.statuses.append(operation.body["status"])
+
+    def load(self, body):
+        with suppress(StopIteration):
+            self.kind.restore(body, "").send(None)
+
+    def add(self, profile, where, units, seconds, **more):
+        self.kind.carry_out(where.pool, Measured(profile, where.node_class, units, seconds, **more))
 
     def see(self, *sizes, theta=5.0, chi=0.1, where=HERE, namespace="ns"):
         for units in sizes:
-            self.learning.add(namespace, "thumbs", where, Timed(units, theta + chi * units))
+            self.add(f"{namespace}/thumbs", where, units, theta + chi * units)
         return self
 
     def vote(self, namespace, ratio):
@@ -46,34 +69,38 @@ class Known:
         return self.see(*SIZES, where=NEW, namespace=namespace)
 
     def slow(self, pool="main"):
-        return {name: found.slow for name, found in self.learning.learned.classes(pool).items()}
+        return {name: found.slow for name, found in self.learning.classes(pool).items()}
 
     def fetch(self, *sizes, theta=5.0, chi=0.1, opening=0.5, tau=0.02, where=HERE):
         """See chunks whose inputs were fetched: all that a chunk took is told, and which part the transfer was."""
         for units in sizes:
             fetched = Fetched(units, opening, opening + tau * units)
-            self.learning.add("ns", "thumbs", where, Timed(units, theta + chi * units + fetched.seconds), fetched)
+            self.add("ns/thumbs", where, units, theta + chi * units + fetched.seconds, fetched=fetched)
         return self
 
     def answer(self, *responses, where=HERE):
         """See chunks that have shown how they answer to CPU."""
         for response in responses:
-            self.learning.add("ns", "thumbs", where, Timed(100, 15.0), response=response)
+            self.add("ns/thumbs", where, 100, 15.0, response=response)
         return self
 
     def response(self, pool="main"):
-        spec = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
-        found = self.learning.learned.of("ns", "thumbs", pool)(spec)
+        by_hand = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
+        found = self.learning.of("ns", "thumbs", pool)(by_hand)
         return None if found is None else found.response
 
     def cost(self, pool="main", *, fetches=False):
-        spec = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
-        return profile_cost(spec, self.learning.learned.of("ns", "thumbs", pool)(spec), fetches=fetches)
+        by_hand = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
+        return cost(by_hand, self.learning.of("ns", "thumbs", pool)(by_hand), fetches=fetches)
 
     def written(self, now=None):
         """Return what is written by then; without a time what a leader that goes writes."""
-        due = self.learning.due(0.0, last=True) if now is None else self.learning.due(now)
-        return [operation.body["status"] for _, operation in due]
+        self.at, self.statuses = now or 0.0, []
+        if now is None:
+            self.kind.retire()
+        else:
+            self.kind.tend()
+        return self.statuses
 
     def ready(self, now):
         """Return its one condition, as it is written now."""
@@ -83,8 +110,12 @@ class Known:
         return condition
 
 
-def numbers(cost):
-    return (cost.chi, cost.tau, cost.theta_cm, cost.theta_cp)
+class Jobs(dict):
+    """Jobs that are called like the profiles that they name."""
+
+    def get(self, uid):
+        namespace, _, profile = uid.partition("/")
+        return SimpleNamespace(namespace=namespace, profile=profile)
 
 
 def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_deleted():
@@ -95,20 +126,20 @@ def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_de
         known.directory.profiles.observe(body)
         for chi, where in ((9.0, OLD), (0.01, NEW)):
             for units in SIZES:
-                known.learning.add("liar", f"l{n}", where, Timed(units, 5.0 + chi * units))
-    found = known.learning.learned.classes("main")["old"]
+                known.add(f"liar/l{n}", where, units, 5.0 + chi * units)
+    found = known.learning.classes("main")["old"]
     assert (found.slow, found.tenants) == (pytest.approx(1.5, abs=0.01), ("a", "b", "liar"))
     for n in range(3):
         known.directory.profiles.forget(f"l{n}")
-    known.learning.forget_gone()
-    assert known.learning.learned.classes("main")["old"].tenants == ("a", "b")
+    known.kind.tend()
+    assert known.learning.classes("main")["old"].tenants == ("a", "b")
 
 
 def test_what_a_deleted_profile_has_measured_is_forgotten_also_if_it_was_the_only_one():
     known = Known().vote("liar", 1.8)
     assert known.slow()["old"] == pytest.approx(1.8, abs=0.01)
     known.directory.profiles.forget("liar")
-    known.learning.forget_gone()
+    known.kind.tend()
     assert known.slow().get("old", 1.0) == 1.0
     known.vote("liar", 1.5)
     assert known.slow()["old"] == pytest.approx(1.5, abs=0.01)
@@ -117,7 +148,7 @@ def test_what_a_deleted_profile_has_measured_is_forgotten_also_if_it_was_the_onl
 def test_beyond_the_limit_only_the_pools_spec_makes_a_class_slow_and_an_edit_of_it_counts_at_once():
     known = Known().vote("a", 3.0)
     assert known.slow()["old"] == 2.0
-    assert known.learning.learned.classes("main")["old"].measured == pytest.approx(3.0, rel=0.01)
+    assert known.learning.classes("main")["old"].measured == pytest.approx(3.0, rel=0.01)
     known.asked = api.NodeSpeeds(classes=[api.NodeClass(name="old", unit_time="300%")])
     assert known.slow()["old"] == 3.0
     known.asked = api.NodeSpeeds(classes=[api.NodeClass(name="old", unit_time="305%")])
@@ -151,7 +182,7 @@ def test_a_profile_says_which_spec_it_has_seen_and_since_when_it_is_ready():
     api.parse_status(api.ProfileStatus, {"status": status})
     new = Known()
     new.directory.profiles.observe(manifest(generation=3, perUnit="0.02s"))
-    new.learning.load({**manifest(generation=3, perUnit="0.02s"), "status": copy.deepcopy(status)})
+    new.load({**manifest(generation=3, perUnit="0.02s"), "status": copy.deepcopy(status)})
     (again,) = new.written(200.0)
     assert again["observedGeneration"] == 3
     assert again["conditions"][0]["lastTransitionTime"] == ready["lastTransitionTime"], "ready since then"
@@ -172,9 +203,9 @@ def test_a_new_leader_goes_on_from_the_status():
     api.parse_status(api.ProfileStatus, {"status": status})
     assert (status["perUnit"], status["startup"], status["samples"], status["r2"]) == (0.1, 5.0, 6, 1.0)
     new = Known()
-    new.learning.load({**new.body, "status": copy.deepcopy(status)})
+    new.load({**new.body, "status": copy.deepcopy(status)})
     assert new.cost() == known.cost()
-    assert new.learning.learned.classes("main") == known.learning.learned.classes("main")
+    assert new.learning.classes("main") == known.learning.classes("main")
     assert new.written() == [], "nothing is new"
     new.see(7)
     (again,) = new.written()
@@ -202,7 +233,7 @@ def test_transfers_are_written_by_class_and_a_new_leader_goes_on_from_them():
     assert small["transfers"] == {"units": [7], "opening": [0.5], "seconds": [0.64]}
     assert "transferPerUnit" not in small
     new = Known()
-    new.learning.load({**new.body, "status": copy.deepcopy(status)})
+    new.load({**new.body, "status": copy.deepcopy(status)})
     assert new.cost(fetches=True) == known.cost(fetches=True)
     assert new.written() == [], "nothing is new"
     (again,) = new.fetch(30, tau=0.5, where=here).written()
@@ -231,7 +262,7 @@ def test_a_new_leader_goes_on_from_the_responses_in_the_status():
     (status,) = known.written()
     assert api.parse_status(api.ProfileStatus, {"status": status}).manifest() == status
     new = Known()
-    new.learning.load({**new.body, "status": copy.deepcopy(status)})
+    new.load({**new.body, "status": copy.deepcopy(status)})
     assert new.response() == known.response() == response()
     assert new.written() == [], "nothing is new"
     (again,) = new.answer(response(0.2)).written()
@@ -250,14 +281,14 @@ def test_a_response_that_cannot_be_true_makes_the_status_unreadable(wrong):
     known = Known()
     bad = {"cpuPerUnit": 0.1, "lag": 1.0, "delay": 0.0, "noise": 0.0} | wrong
     classes = [{"pool": "main", "units": [5], "seconds": [1.0], "responses": [bad]}]
-    known.learning.load(manifest(status={"classes": classes}))
+    known.load(manifest(status={"classes": classes}))
     assert known.see(*SIZES).response() is None
     assert known.cost() is not None
 
 
 def test_a_status_that_cannot_be_read_is_begun_anew():
     known = Known()
-    known.learning.load(manifest(status={"classes": [{"pool": "main", "units": [-5], "seconds": [1.0]}]}))
+    known.load(manifest(status={"classes": [{"pool": "main", "units": [-5], "seconds": [1.0]}]}))
     assert known.see(*SIZES).cost() is not None
 
 
