@@ -16,7 +16,8 @@ gain is both quick and quiet. Errors within the noise are therefore multiplied b
 which noise does not move the chunk's progress out of the band in which it counts as settled.
 """
 
-from typing import Final
+from bisect import bisect_left
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,31 @@ ADDED: Final = 200
 """Periods over which the effect of noise is added up."""
 ALIKE: Final = 1.03
 """Factor on the shortest settling time within which the least gain is taken."""
+STEP: Final = 0.05
+"""Models with an ``a`` that differs by less have the same controller."""
+LARGEST: Final = 0.95
+NOISES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Noise is rounded up to one of these."""
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
+
+
+class Alike(NamedTuple):
+    """What chunks have in common that get the same controller: their models differ little, whatever their gains."""
+
+    a: float
+    delay: int
+    noise: float
+
+
+def alike(a: float, delay: int, noise: float) -> Alike:
+    """Return to which others a model is alike. A search takes long, and depends on little of a model."""
+    return Alike(min(round(a / STEP) * STEP, LARGEST), delay, NOISES[min(bisect_left(NOISES, noise), len(NOISES) - 1)])
+
+
+def tune_alike(key: Alike) -> Tuned:
+    """Return the controller for all models that are alike."""
+    return tune(Model.first_order(key.a, 1.0 - key.a, delay=key.delay), noise=key.noise)
 
 
 def tune(model: Model, *, noise: float = 0.0, alpha: float = ALPHA, overshoot: float = OVERSHOOT) -> Tuned:

@@ -6,6 +6,8 @@ from typing import Final
 FIRST: Final = 10.0
 """Seconds of work in a job's first chunks, and the least ever."""
 LONGEST: Final = 600.0
+UNKNOWN: Final = 10.0
+"""CPU seconds of a unit while nothing is known of it: the first chunks are of one unit, and measure it."""
 GROW, SHRINK = 1.5, 0.5
 START: Final = 5.0
 """Seconds from a decision to a chunk that works, before one was measured."""

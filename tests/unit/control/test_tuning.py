@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from punctual.control.model import Model
-from punctual.control.tuning import BAND, noise_gain, overshoot_of, settling_time, tune
+from punctual.control.tuning import BAND, alike, noise_gain, overshoot_of, settling_time, tune, tune_alike
 
 
 def step_response(model, kp, ki, alpha, periods=400):
@@ -137,3 +137,17 @@ def test_the_published_settling_times_are_those_of_the_poles():
 def test_other_models_are_refused(model):
     with pytest.raises(ValueError, match="first-order"):
         tune(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        ((0.0, 0, 0.0), (0.0, 0, 0.0)),
+        ((0.52, 1, 0.021), (0.5, 1, 0.05)),
+        ((0.53, 1, 0.05), (0.55, 1, 0.05)),
+        ((0.99, 2, 9.0), (0.95, 2, 0.5)),
+    ],
+)
+def test_models_that_differ_little_are_alike_and_noise_is_rounded_up(model, found):
+    assert alike(*model) == pytest.approx(found)
+    assert tune_alike(alike(*model)).gains.ki > 0.0

@@ -20,7 +20,7 @@ from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
-from punctual.scheduling.model.ranges import Count, Counts, Range, Ranges
+from punctual.scheduling.model.ranges import Count, Counts, Range, Ranges, tiles
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import last_words, span
 from punctual.scheduling.state.job_state import ChunkObservation, expected_end
@@ -371,3 +371,20 @@ def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, 
     assert earliest is not None
     assert quote.fits(earliest)
     assert not quote.fits(earliest * (1 - 1.000001e-6))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "chosen"),
+    [
+        ([], None),
+        ([(0, 10)], [(0, 10)]),
+        ([(0, 4), (4, 10)], [(4, 10), (0, 4)]),
+        ([(0, 4), (4, 8), (0, 6), (6, 10), (4, 6)], [(6, 10), (0, 6)]),
+        ([(0, 4), (5, 10)], None),
+        ([(0, 6), (4, 10)], None),
+        ([(0, 12)], None),
+        ([(0, 4), (2, 4), (4, 10), (4, 12)], [(4, 10), (0, 4)]),
+    ],
+)
+def test_ranges_are_chosen_so_that_each_unit_is_in_one(ranges, chosen):
+    assert tiles(ranges, 10) == chosen

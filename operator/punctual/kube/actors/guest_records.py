@@ -1,9 +1,10 @@
 """A guest job, its nodes and their reports between the edge and :class:`punctual.guests.control.GuestControl`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from punctual import wire
+from punctual.guests.estimates import UNKNOWN
 from punctual.guests.model import ChunkSeen, Guest, GuestNode, HostSeen, NodeReported
 from punctual.kube import api
 from punctual.kube.cluster.nodes import Node
@@ -11,9 +12,6 @@ from punctual.kube.cluster.pod_manifest import memory_of
 from punctual.linger.history import Episode, History
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.job import Job
-
-UNKNOWN: Final = 10.0
-"""CPU seconds of a unit while nothing is known of it: the first chunks are of one unit, and measure it."""
 
 
 def to_guest(job: Job, template: Mapping[str, Any], pool: api.PoolSpec) -> Guest:

@@ -24,7 +24,7 @@ from punctual.kube.known.jobs import Owner
 from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, Operation, Outcome, Patch
 from punctual.labels import JOB_LABEL, JOB_UID_LABEL
 from punctual.scheduling.model.actions import StoreResult
-from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.ranges import Ranges, tiles
 from punctual.scheduling.model.wording import some
 
 RANGES: Final = 200
@@ -137,29 +137,14 @@ class Results:
         return sources
 
     def _cover(self) -> set[str]:
-        """Choose ranges that cover all units without overlap.
+        """Return the keys of ranges that cover all units without overlap.
 
         If no choice does, return all ranges (a recovered remainder may have none).
         """
-        keys = {key for keys in self._maps for key in keys}
-        by_end: dict[int, list[tuple[int, str]]] = {}
-        for key in keys:
-            if parsed := _parse(key):
-                by_end.setdefault(parsed[1], []).append((parsed[0], key))
-        # reachable from 0 by whole ranges; if there are several ways, any is correct
-        came: dict[int, tuple[int, str] | None] = {0: None}
-        for end in sorted(by_end):
-            for begin, key in sorted(by_end[end]):
-                if begin in came and end not in came:
-                    came[end] = (begin, key)
-        chosen: set[str] = set()
-        at = self.owner.units
-        if at not in came:
-            return keys
-        while step := came[at]:
-            at = step[0]
-            chosen.add(step[1])
-        return chosen
+        keys = sorted((key for keys in self._maps for key in keys), reverse=True)
+        by_range = {parsed: key for key in keys if (parsed := _parse(key))}
+        chosen = tiles(by_range, self.owner.units)
+        return set(keys) if chosen is None else {by_range[one] for one in chosen}
 
     def _make(self, number: int) -> ApplyConfigMap:
         name = config_map_name(self.owner.uid, number)

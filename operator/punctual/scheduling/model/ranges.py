@@ -223,3 +223,20 @@ def _joined(parts: Iterable[Count]) -> list[Count]:
         else:
             out.append(c)
     return out
+
+
+def tiles(ranges: Iterable[tuple[int, int]], units: int) -> list[tuple[int, int]] | None:
+    """Choose ranges (begin, end) that cover all units without overlap, the last first. None: no choice does."""
+    # reachable from 0 by whole ranges; if there are several ways, any is correct
+    came: dict[int, tuple[int, int] | None] = {0: None}
+    for begin, end in sorted(ranges, key=lambda one: (one[1], one[0])):
+        if begin in came:
+            came.setdefault(end, (begin, end))
+    chosen: list[tuple[int, int]] = []
+    at = units
+    if at not in came:
+        return None
+    while step := came[at]:
+        at = step[0]
+        chosen.append(step)
+    return chosen

@@ -3,9 +3,10 @@
 import pytest
 
 from punctual import wire
+from punctual.guests.estimates import UNKNOWN
 from punctual.guests.model import ChunkSeen, GuestNode, HostSeen
 from punctual.kube import api
-from punctual.kube.actors.guest_records import UNKNOWN, to_guest, to_nodes, to_report
+from punctual.kube.actors.guest_records import to_guest, to_nodes, to_report
 from punctual.kube.cluster.nodes import Node
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.job import Job
