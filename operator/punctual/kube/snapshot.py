@@ -36,6 +36,7 @@ from punctual.profiles.samples import Samples
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.resources import Resources
 from punctual.scheduling.pool import Pool
 
 Body = Mapping[str, Any]
@@ -285,6 +286,7 @@ def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -
             left_out=left_out.get(name),
             cpu=n * spec.cpu,
             memory=pods.get(name, n) * spec.memory,
+            others=(Resources(others=spec.others) * pods.get(name, n)).others,
             pods=pods.get(name, n),
             speed=speeds.get(name, 1.0),
         )

@@ -40,6 +40,7 @@ from punctual.scheduling.model.job import (
 from punctual.scheduling.model.node_rules import ANY_NODE
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
+from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
 
 Json = dict[str, Any]
@@ -180,6 +181,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         generation=generation,
         cpu=spec.processor.cpu,
         memory=spec.processor.memory,
+        others=Resources.of(spec.processor.resources or {}).others,
         period=spec.processor.period,
         feedback=spec.progress_control == "Feedback",
         hold=spec.hold,
@@ -281,6 +283,7 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
         applied=_pool_spec(name, status.applied, status.applied_generation or 0) if status.applied else None,
         processors=status.processors or 0,
         free=status.free or 0,
+        scarcest=status.scarcest or "",
         queue=status.queue or 0,
         nodes=tuple(
             NodeProcessors(
@@ -474,6 +477,7 @@ def pool_status(
         "observedGeneration": record.observed_generation,
         "processors": record.processors,
         "free": record.free,
+        **({"scarcest": record.scarcest} if record.scarcest else {}),
         "queue": record.queue,
         "nodes": [_line(n) for n in record.nodes[:MOST_NODES]],
         "startup": _startup(record.startups),
@@ -486,7 +490,9 @@ def pool_status(
         status["appliedGeneration"] = applied.generation
         status["applied"] = api.PoolSpec(
             **dict(to_selectors(applied)),
-            processor=api.Processor(cpu=applied.cpu, memory=applied.memory, period=applied.period),
+            processor=api.Processor(
+                cpu=applied.cpu, memory=applied.memory, resources=dict(applied.others) or None, period=applied.period
+            ),
             progress_control="Feedback" if applied.feedback else "None",
             hold=applied.hold,
             headroom=applied.headroom,

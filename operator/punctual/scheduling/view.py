@@ -187,6 +187,12 @@ class PoolView:
         """Number of unoccupied processors."""
         return self._state.processors.free
 
+    @property
+    def scarcest(self) -> str:
+        """The resource of which the nodes have the fewest processors; empty: no node is usable."""
+        found = self._state.processors.scarcest(self._state.spec)
+        return found[0] if found else ""
+
     def outlook(self, now: float) -> Outlook:
         """Return what the processors do and will do.
 

@@ -26,6 +26,8 @@ class PoolState:
     hold: str
     cpu: str
     """CPU of a processor."""
+    scarcest: str
+    """Resource of which its nodes have the fewest processors; empty: not known."""
 
     @property
     def used(self) -> int:
@@ -49,4 +51,5 @@ def pool_of(body: Mapping[str, Any]) -> PoolState:
         bound=(status.get("missRatio") or {}).get("bound"),
         hold=spec.get("hold") or "None",
         cpu=str((spec.get("processor") or {}).get("cpu") or ""),
+        scarcest=status.get("scarcest") or "",
     )

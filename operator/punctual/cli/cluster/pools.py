@@ -84,7 +84,7 @@ def table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: flo
     """Return the table of pools with what their plans say; None: nothing is known of a plan."""
     more = ["nodes", "cpu", "hold", "bound", "queue"] if wide else []
     columns = ["pool", "processors", "running", "promised", "free", "free for", "next end"]
-    table = tables.grid([*columns, "reserved", "ready", *more])
+    table = tables.grid([*columns, "reserved", "scarcest", "ready", *more])
     for pool in lines:
         view = views[pool.name]
         rest = [str(pool.nodes), pool.cpu, pool.hold, "" if pool.bound is None else f"{pool.bound:.3g}"]
@@ -97,6 +97,7 @@ def table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: flo
             _free_for(pool, view, now),
             "" if view is None or view.next_end is None else clock(max(0.0, view.next_end - now)),
             "" if view is None else _reserved(view, now),
+            pool.scarcest,
             tables.ready(pool),
             *([*rest, str(pool.queue)] if wide else []),
         )

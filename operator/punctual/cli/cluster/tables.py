@@ -186,7 +186,8 @@ def in_order(found: Iterable[Job]) -> list[Job]:
 def pool_document(pool: PoolState) -> Json:
     """Return a pool as JSON."""
     found: Json = {"name": pool.name, "processors": pool.processors, "inUse": pool.used, "free": pool.free}
-    found |= {"queue": pool.queue, "nodes": pool.nodes, "ready": pool.ready, "reason": pool.reason}
+    found |= {"queue": pool.queue, "nodes": pool.nodes, "scarcest": pool.scarcest or None}
+    found |= {"ready": pool.ready, "reason": pool.reason}
     return found
 
 

@@ -48,6 +48,7 @@ from punctual.scheduling.model.actions import (
 from punctual.scheduling.model.events import CreateRefused
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolRecord
+from punctual.scheduling.model.resources import NOTHING
 
 log = structlog.get_logger(__name__)
 
@@ -167,7 +168,7 @@ class PoolExecutor:
         self._record = record = action.record
         tools.taints.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's placeholders
-            self._keep_capacity(HoldCapacity({}, 0.0, 0))
+            self._keep_capacity(HoldCapacity({}, NOTHING))
         tools.promise_metrics.pool(self._pool, record)
         self._tools.kinds.carry_out(self._pool, action)
         term = known.term

@@ -20,14 +20,15 @@ from punctual.kube import api
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, node_of
-from punctual.kube.cluster.pod_manifest import label, on_node, toleration
+from punctual.kube.cluster.pod_manifest import label, on_node, size, toleration
 from punctual.kube.writes.keys import Key, placeholders_key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Outcome, same
 from punctual.kube.writes.writer import Writer
 from punctual.labels import PLACEHOLDER, POOL_LABEL, PROCESSOR
 from punctual.notation.quantity import format_bytes, format_cores
 from punctual.runtime.clock import ServerClock
-from punctual.scheduling.model.actions import HoldCapacity
+from punctual.scheduling.model.actions import HeldCapacity, HoldCapacity
+from punctual.scheduling.model.resources import Resources
 
 PATIENCE: Final = 2.0
 """Seconds for the scheduler to preempt a placeholder for a chunk."""
@@ -79,7 +80,7 @@ class Placeholders:
         self._wanted[pool] = capacity
         nodes = {site.node for site in self._there if site.pool == pool} | capacity.nodes.keys()
         for node in sorted(nodes):
-            if before is None or before.nodes.get(node) != capacity.nodes.get(node) or _size(before) != _size(capacity):
+            if before is None or _kept(before, node) != _kept(capacity, node):
                 self._compare(_Site(pool, node))
 
     def know_pool(self, pool: str) -> None:
@@ -156,7 +157,7 @@ class Placeholders:
         kept = capacity.nodes.get(site.node) if capacity else None
         alive = []
         for one in list(there.values()):
-            if one.ended or capacity is None or kept is None or one.size != _size(capacity):
+            if one.ended or capacity is None or kept is None or one.size != size(capacity.processor):
                 self._drop(site, one)
             elif not one.going and one.uid not in self._dropped:
                 alive.append(one)
@@ -209,7 +210,10 @@ class Placeholders:
     def _body(self, site: _Site, capacity: HoldCapacity, name: str) -> Json:
         pool = self._names[site.pool]
         first, *others = self._settings.spec["containers"]
-        asked = {"cpu": format_cores(capacity.cpu), "memory": format_bytes(capacity.memory)}
+        processor = capacity.processor
+        devices = {name: str(amount) for name, amount in processor.others}
+        asked = {"cpu": format_cores(processor.cpu), "memory": format_bytes(processor.memory), **devices}
+        limits = {"limits": devices} if devices else {}  # Kubernetes wants them to equal the requests
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -217,20 +221,20 @@ class Placeholders:
                 "name": name,
                 "namespace": self._settings.namespace,
                 "labels": {POOL_LABEL: label(pool), PLACEHOLDER: site.pool},
-                "annotations": {PROCESSOR: _size(capacity)},
+                "annotations": {PROCESSOR: size(capacity.processor)},
                 "ownerReferences": [{"apiVersion": api.API_VERSION, "kind": "Pool", "name": pool, "uid": site.pool}],
             },
             "spec": {
                 **self._settings.spec,
-                "containers": [{**first, "resources": {"requests": asked}}, *others],
+                "containers": [{**first, "resources": {"requests": asked, **limits}}, *others],
                 "affinity": on_node({}, site.node),
                 "tolerations": [toleration(pool)],
             },
         }
 
 
-def _size(capacity: HoldCapacity) -> str:
-    return f"{format_cores(capacity.cpu)} {format_bytes(capacity.memory)}"
+def _kept(capacity: HoldCapacity, node: str) -> tuple[HeldCapacity | None, Resources]:
+    return capacity.nodes.get(node), capacity.processor
 
 
 def _key(site: _Site) -> Key:
@@ -243,5 +247,5 @@ def _key(site: _Site) -> Key:
 
 def _name(site: _Site, capacity: HoldCapacity, index: int) -> str:
     """Return the unique name of a placeholder. Another size gives another name."""
-    about = f"{site.pool}/{site.node}/{_size(capacity)}/{index}"
+    about = f"{site.pool}/{site.node}/{size(capacity.processor)}/{index}"
     return f"placeholder-{hashlib.sha256(about.encode()).hexdigest()[:16]}"

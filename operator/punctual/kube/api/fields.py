@@ -197,6 +197,55 @@ Memory = Annotated[
 ]
 """Bytes."""
 
+_DEVICES: Final = "write a whole number from 1 to 1Pi, such as 1"
+
+
+def _parse_devices(value: str | float) -> int:
+    count = quantity.parse_quantity(value)
+    if count != int(count):
+        raise ValueError(_DEVICES)
+    return int(count)
+
+
+Devices = Annotated[
+    int,
+    _from_quantity(_parse_devices),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema(_QUANTITY_SCHEMA),
+    Rule(
+        f"{_QUANTITY} && (type(self) == int ? self >= 1 && self <= 1125899906842624 : quantity(self).isInteger() && "
+        "quantity(self).compareTo(quantity('1')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0)",
+        _DEVICES,
+        lambda count: 1 <= count <= 2**50,
+    ),
+]
+"""An amount of an extended resource, which Kubernetes has in whole numbers."""
+
+_EXTENDED: Final = (
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+"""Name of an extended resource, without the exceptions. Source: ``IsExtendedResourceName`` of Kubernetes."""
+_LONGEST: Final = 244  # a quota counts it behind the prefix "requests.", of which the domain may have 253 characters
+
+
+def _is_extended(name: str) -> bool:
+    fits = len(name) <= _LONGEST and re.fullmatch(_EXTENDED, name) is not None
+    return fits and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+ExtendedResources = Annotated[
+    dict[str, Devices],
+    Field(max_length=16),
+    Rule(
+        f"self.all(name, size(name) <= {_LONGEST} && name.matches(r'{_EXTENDED}') && "
+        "!name.contains('kubernetes.io/') && !name.startsWith('requests.'))",
+        "name extended resources only, with their domain, such as nvidia.com/gpu: what Kubernetes defines "
+        "(ephemeral-storage, hugepages-…, kubernetes.io/…) is none",
+        lambda resources: all(map(_is_extended, resources)),
+    ),
+]
+"""Amounts of extended resources, by name."""
+
 _NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 

@@ -11,6 +11,7 @@ from punctual.kube.api.fields import (
     Cpu,
     Days,
     Duration,
+    ExtendedResources,
     Memory,
     Percent,
     Period,
@@ -51,6 +52,11 @@ class Processor(Model):
     memory: Memory = 2 * 2**30
     """Memory of one processor: `2Gi`, `512Mi`. A chunk's pod requests this much, so a node has no more processors
     than its free memory holds. Default 2Gi."""
+    resources: ExtendedResources | None = None
+    """Extended resources of one processor, such as devices: `{nvidia.com/gpu: 1}`. A node has as many processors as the
+    scarcest of its resources allows, and without one of these it has none. A chunk's pod requests this much; a template
+    that names another amount is refused with PodTooLarge. Whole numbers from 1, at most 16 names with their domain.
+    Where jobs share processors, each pod has all of it, as of memory. Default: none."""
     period: Period = 0.1
     """Over how long the kernel measures that CPU (the CFS period): within each period a chunk may use cpu × period of
     CPU time, then it waits for the next. Shorter is smoother and costs a little more. From 1ms to 1s, default
@@ -334,6 +340,9 @@ class PoolStatus(Model):
     """Processors of all its nodes now."""
     free: Count | None = None
     """Processors that run nothing now."""
+    scarcest: Annotated[str, Field(max_length=253)] | None = None
+    """The resource of which its nodes have the fewest processors: `cpu`, `memory`, `pods`, or one of
+    `spec.processor.resources`. More of it gives more processors. Absent: it has no node to use."""
     queue: Count | None = None
     """Jobs that wait for their answer or their first chunk."""
     nodes: Annotated[list[PoolNode], Field(max_length=1000)] = Field(default=[])
@@ -369,6 +378,7 @@ class Pool(Resource):
         Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
         AGE,
         Column("CPU", ".spec.processor.cpu", "string", 1, "CPU of one processor"),
+        Column("Scarcest", ".status.scarcest", "string", 1, "resource of which the nodes have the fewest processors"),
         Column("Hold", ".spec.hold", "string", 1),
         Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "string", 1),
     )

@@ -26,6 +26,7 @@ from punctual.labels import (
     KIND_LABEL,
     OFFERED_END,
     POOL_LABEL,
+    PROCESSOR,
     TURN,
     WORK,
 )
@@ -153,6 +154,9 @@ def chunk_pod(
             spec[field] = [_furnish(container, env, mounts) for container in spec[field]]
     first, *rest = spec["containers"]
     resources = _resources(first.get("resources") or {}, processor, left, memory=not names_memory(spec))
+    if chunk.kind != "Guest" and processor.others:
+        resources = _with_devices(resources, processor, left)
+        notes[PROCESSOR] = size(processor.processor)
     spec["containers"] = [{**first, "resources": resources}, *rest]
     if chunk.kind == "Guest":
         _take_resources(spec)
@@ -333,7 +337,7 @@ def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: li
 
 
 def _resources(asked: Mapping[str, Any], processor: PoolSpec, left: Resources, *, memory: bool) -> dict[str, Any]:
-    """Return one processor as limit, and what the pod's other containers leave of it as request.
+    """Return CPU and memory of one processor as limit, and what the pod's other containers leave of it as request.
 
     ``memory``: whether the pod names none as a whole. Memory is the template's, if it names any, here or there. Where
     pods share processors, each requests an equal part, so that as many fit as the pool may have on a node. Its limit is
@@ -346,6 +350,29 @@ def _resources(asked: Mapping[str, Any], processor: PoolSpec, left: Resources, *
         limits["memory"] = format_bytes(processor.memory)
         requests["memory"] = format_bytes(min(processor.memory, max(LEAST_MEMORY, left.memory)))
     return {**asked, "requests": requests, "limits": limits}
+
+
+def _with_devices(resources: Mapping[str, Any], processor: PoolSpec, left: Resources) -> dict[str, Any]:
+    """Add what the other containers leave of the processor's extended resources; those that the work names are its own.
+
+    Kubernetes wants limits that equal the requests. A zero keeps a LimitRange from setting its default.
+    """
+    requests, limits = resources["requests"], resources["limits"]
+    missing = {
+        name: str(int(left[name])) for name, _ in processor.others if name not in requests and name not in limits
+    }
+    return {**resources, "requests": {**requests, **missing}, "limits": {**limits, **missing}}
+
+
+def size(processor: Resources) -> str:
+    """Return the size of a processor as an annotation: ``500m 512Mi example.com/gpu=1``."""
+    others = (f"{name}={amount}" for name, amount in processor.others)
+    return " ".join((format_cores(processor.cpu), format_bytes(processor.memory), *others))
+
+
+def extended_of(size: str) -> frozenset[str]:
+    """Return the names of the extended resources of a processor with this size."""
+    return frozenset(part.partition("=")[0] for part in size.split() if "=" in part)
 
 
 def _take_resources(spec: dict[str, Any]) -> None:

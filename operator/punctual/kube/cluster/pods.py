@@ -6,14 +6,14 @@ The informer sees every pod of the cluster and stores only the values that decis
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from punctual.fetch import CHANGED, LONGEST, UNAVAILABLE
-from punctual.kube.cluster.pod_manifest import MOST_BYTES, STEP, message_limit
+from punctual.kube.cluster.pod_manifest import MOST_BYTES, STEP, extended_of, message_limit
 from punctual.kube.cluster.pod_needs import host_ports
 from punctual.kube.cluster.requests import requested
-from punctual.labels import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END, TURN, WORK
+from punctual.labels import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END, PROCESSOR, TURN, WORK
 from punctual.notation.duration import parse_time
 from punctual.scheduling.model.events import OUT_OF_MEMORY, OVER, Helper, Outcome, PodObserved, PodPhase
 from punctual.scheduling.model.job import InputVersion, Kind, Transfer
@@ -24,6 +24,8 @@ from punctual.scheduling.model.pod_reasons import (
     NO_VOLUME,
     NOMINATED,
     NOT_PLACED,
+    OUT_OF,
+    OUT_OF_EXTENDED,
     UNSEEN,
     names_capacity,
 )
@@ -78,7 +80,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     waiting = {} if last else _waiting(status, state)
     ended = last.state if last else {}
-    reason, said = _reason(status, ended or waiting, spec)
+    reason, said = _reason(status, ended or waiting, spec, extended_of(notes.get(PROCESSOR, "")))
     message, limit = (ended or waiting).get("message") or "", message_limit(spec)
     if not status.get("reason"):
         message, said = message or said, ""
@@ -236,14 +238,17 @@ def _meant_for(spec: Mapping[str, Any]) -> str:
         return ""
 
 
-def _reason(status: Mapping[str, Any], state: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, str]:
+def _reason(
+    status: Mapping[str, Any], state: Mapping[str, Any], spec: Mapping[str, Any], extended: Collection[str]
+) -> tuple[str, str]:
     """Return why the pod has ended or does not run, and the cluster's message about that, if it is not its container's.
 
-    The pod's own reason comes before its container's.
+    The pod's own reason comes before its container's. ``extended``: extended resources of its processor.
     """
-    if status.get("reason"):
-        return str(status["reason"]), str(status.get("message") or "")
-    return (str(state.get("reason") or ""), "") if state else _unplaced(status, spec)
+    if reason := str(status.get("reason") or ""):
+        lacking = reason.removeprefix(OUT_OF) in extended
+        return OUT_OF_EXTENDED if lacking else reason, str(status.get("message") or "")
+    return (str(state.get("reason") or ""), "") if state else _unplaced(status, spec, extended)
 
 
 def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -260,7 +265,7 @@ def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str
     return state.get("waiting") or {}
 
 
-def _unplaced(status: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, str]:
+def _unplaced(status: Mapping[str, Any], spec: Mapping[str, Any], extended: Collection[str]) -> tuple[str, str]:
     """Return why no node was chosen, and the scheduler's message; empty if one was chosen."""
     scheduled = next((c for c in status.get("conditions") or () if c["type"] == "PodScheduled"), None)
     if scheduled is None:
@@ -274,7 +279,7 @@ def _unplaced(status: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, 
     # kube-scheduler has preempted other pods and reserves their capacity for this one
     if status.get("nominatedNodeName"):
         return NOMINATED, said
-    if reason != NO_ROOM or names_capacity(said):
+    if reason != NO_ROOM or names_capacity(said, extended):
         return reason, said
     # a volume claim failed: the node is not the cause and need not be avoided
     return (NO_VOLUME if "persistentvolumeclaim" in said.lower() else NOT_PLACED), said

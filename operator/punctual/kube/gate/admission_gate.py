@@ -244,6 +244,6 @@ def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
 def _key(
     known: KnownJob, kind: Kind, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec
 ) -> bytes:
-    size = (processor.cpu, processor.share.cpu, processor.memory, processor.hold)
+    size = (processor.cpu, processor.share.cpu, processor.memory, processor.others, processor.hold)
     about = (known.owner.namespace, known.owner.pool, kind == "Guest", *size, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

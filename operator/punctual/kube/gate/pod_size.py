@@ -27,6 +27,10 @@ _ADVICE: Final = {
     "memory": "raise the pool's processor.memory, or lower the memory of the template; defaults of a LimitRange, "
     "injected containers and the overhead of a RuntimeClass count",
 }
+_OF_EXTENDED: Final = (
+    "leave it out of the template, and the work gets what the other containers leave of a processor, or name the same "
+    "amount as the pool's processor.resources; defaults of a LimitRange and injected containers count"
+)
 
 
 def others_of(sent: Json, answer: Json, processor: PoolSpec) -> Resources | None:
@@ -35,15 +39,32 @@ def others_of(sent: Json, answer: Json, processor: PoolSpec) -> Resources | None
     ``sent``: the pod as it was sent; ``answer``: as the API server would store it.
     """
     found = beside(answer["spec"], work_of(sent))
-    # the work needs something, too
-    return found if not any(found[name] >= processor.share[name] for name in processor.share.names()) else None
+    needed = Resources(processor.share.cpu, processor.share.memory).names()  # by the work, too
+    return found if not any(found[name] >= processor.share[name] for name in needed) else None
 
 
-def too_large(answer: Json, processor: PoolSpec) -> Refusal | None:
-    """Return the refusal of a pod that requests more than its share of a processor."""
-    excess = requested(answer["spec"]).larger(Resources(processor.share.cpu, processor.share.memory))
-    named = [one for one in excess if one.name in processor.share.names()]
-    return (reasons.POD_TOO_LARGE, _says(answer, named[0], processor)) if named else None
+def wrong_size(answer: Json, processor: PoolSpec) -> Refusal | None:
+    """Return the refusal of a pod that requests more than its share of a processor, or less of an extended resource.
+
+    Less memory is left unused. A device that a template leaves unused is more likely a mistake.
+    """
+    asked, share = requested(answer["spec"]), processor.share
+    wrong = [one for one in asked.larger(share) if one.name in share.names()]
+    wrong += [Excess(name, asked[name], share[name]) for name, amount in share.others if asked[name] < amount]
+    return (reasons.POD_TOO_LARGE, _says(answer, wrong[0], processor)) if wrong else None
+
+
+def takes_devices(answer: Json, processor: PoolSpec) -> Refusal | None:
+    """Return the refusal of a guest's pod with an extended resource of the processors: a promise may count on it."""
+    asked = requested(answer["spec"])
+    named = [name for name, _ in processor.others if asked[name]]
+    if not named:
+        return None
+    text = (
+        f"its pods request {_amount(named[0], asked[named[0]])} {named[0]}, which is a part of the processors of pool "
+        f"{processor.name}; guests get none of those: leave it out of the template, or choose another pool"
+    )
+    return reasons.POD_TOO_LARGE, text
 
 
 def ignored(sent: Json, answer: Json) -> Refusal | None:
@@ -88,11 +109,11 @@ def _says(answer: Json, excess: Excess, processor: PoolSpec) -> str:
     named = [(part.name, part.requests[name]) for part in parts(answer["spec"]) if part.requests[name]]
     of_what = "a pod's share of a processor" if processor.fluid else "a processor"
     reduce = answer["metadata"]["labels"][KIND_LABEL] == "Reduce"
-    listed = ", ".join(f"{part} {_amount(name, amount)}" for part, amount in named)
+    listed = ", ".join(f"{part} {_amount(name, amount)}" for part, amount in named) or "no container names it"
     return (
         f"its {'reduce pod requests' if reduce else 'pods request'} {_amount(name, excess.needed)} "
         f"{'CPU' if name == 'cpu' else name} ({listed}); {of_what} of pool {processor.name} has "
-        f"{_amount(name, excess.there)}: {_ADVICE[name]}"
+        f"{_amount(name, excess.there)}: {_ADVICE.get(name, _OF_EXTENDED)}"
     )
 
 

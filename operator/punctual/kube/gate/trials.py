@@ -19,7 +19,7 @@ from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import RIGHTS, ApiClient, Json
 from punctual.kube.cluster.pod_needs import PodNeeds, pod_needs
 from punctual.kube.cluster.requests import requested
-from punctual.kube.gate.pod_size import ignored, others_of, too_large
+from punctual.kube.gate.pod_size import ignored, others_of, takes_devices, wrong_size
 from punctual.labels import KIND_LABEL
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import NOTHING, Resources
@@ -181,9 +181,9 @@ class Trials:
         """Return the answer to a trial. None: it is tried once more, with work that gives way to what was added."""
         processor = question.processor
         guest = tried["metadata"]["labels"][KIND_LABEL] == "Guest"
-        refusal = _not_lowest(tried) if guest else ignored(sent, tried)
+        refusal = _not_lowest(tried) or takes_devices(tried, processor) if guest else ignored(sent, tried)
         if refusal is None and not guest:
-            refusal = too_large(tried, processor)
+            refusal = wrong_size(tried, processor)
             others = others_of(sent, tried, processor) if refusal and question.others is None else None
             if others is not None:
                 question.others = others

@@ -112,6 +112,7 @@ def _pool(view: PoolView, reading: Reading, visible: Collection[str] | None) -> 
     return {
         "processors": view.processors,
         "free": view.free,
+        "scarcest": view.scarcest,
         "undecided": view.undecided,
         "rows": [[place.node, place.slot] for place in rows],
         "bars": [[index[bar.place], *bar[1:]] for bar in bars],

@@ -24,7 +24,7 @@ from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.job_state import JobState
-from punctual.scheduling.state.outage import closed
+from punctual.scheduling.state.outage import closed, scarcest
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.cost import Cost
 
@@ -185,8 +185,10 @@ class Decisions:
 
     def _reject(self, now: float, st: JobState, answer: Rejected, a: Application) -> None:
         message = answer.message
-        if answer.reason == reasons.INFEASIBLE_CAPACITY and a.closed and a.closed not in message:
-            message = f"{message}; {a.closed}"  # its numbers are those of the others
+        if answer.reason == reasons.INFEASIBLE_CAPACITY:
+            # its numbers are those of processors on which work can be planned
+            about = a.closed, scarcest(self.state.processors, self.state.spec)
+            message = "; ".join([message, *(text for text in about if text and text not in message)])
         self.lifecycle.refuse(now, st, answer.reason, message)
         if answer.by_time:
             self.state.misses.turn_away()

@@ -13,6 +13,7 @@ from punctual.control.response import Response
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +176,8 @@ class HoldCapacity:
     """Keep the pool's capacity with placeholders, on these nodes and no others (``hold: Placeholder``)."""
 
     nodes: Mapping[str, HeldCapacity]
-    cpu: float
-    """Cores of a processor."""
-    memory: int
-    """Bytes of a processor."""
+    processor: Resources
+    """What one processor has."""
 
 
 class Measured(NamedTuple):

@@ -307,6 +307,11 @@ class NodeObserved:
     ports: frozenset[HostPort] = frozenset()
     """Host ports that other pods hold there."""
 
+    @property
+    def left(self) -> Resources:
+        """What foreign pods leave of the node."""
+        return Resources(self.cpu, self.memory, self.others)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeGone:

@@ -9,6 +9,7 @@ The core judges pods by this table alone, so a new reason is one more row.
 """
 
 import re
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 Owner = Literal["Cluster", "Pod", "Exit"]
@@ -30,6 +31,8 @@ NO_SCHEDULER: Final = "NoScheduler"
 """Punctual's own reason for a pod that names a scheduler, and no scheduler has looked at it."""
 UNSEEN: Final = "NotSeen"
 """Punctual's own reason for a pod that the cluster's scheduler has not looked at."""
+OUT_OF_EXTENDED: Final = "OutOfExtendedResource"
+"""Punctual's own reason for a pod that its kubelet rejects for lack of an extended resource of the pool's processor."""
 GATED: Final = "SchedulingGated"
 
 
@@ -83,6 +86,7 @@ TABLE: Final = (
     Row("OutOfcpu", "pod", "Cluster", _PREDICATES),
     Row("OutOfmemory", "pod", "Cluster", _PREDICATES),
     Row("OutOfpods", "pod", "Cluster", _PREDICATES),
+    Row(OUT_OF_EXTENDED, "pod", "Cluster", _PREDICATES),
     Row("OutOfephemeral-storage", "pod", "Cluster", _PREDICATES),
     Row("InvalidNodeInfo", "pod", "Cluster", _PREDICATES),
     Row("UnknownReason", "pod", "Cluster", _PREDICATES),
@@ -156,21 +160,19 @@ TABLE: Final = (
 """All reasons, each once."""
 
 _ROWS: Final = {row.reason: row for row in TABLE}
-_OUT_OF: Final = "OutOf"
+OUT_OF: Final = "OutOf"
 """A kubelet's rejection for any resource: this, followed by the resource's name."""
 IMAGES: Final = frozenset(row.reason for row in TABLE if row.do == _IMAGE)
 """Waiting reasons of an image that cannot be pulled: a wrong name, or a registry that is away."""
-CAPACITY: Final = frozenset({"OutOfcpu", "OutOfmemory", "OutOfpods"})
+CAPACITY: Final = frozenset({"OutOfcpu", "OutOfmemory", "OutOfpods", OUT_OF_EXTENDED})
 """Rejections by a kubelet that has no free processor on its node, though the scheduler thought so."""
-
-_CAPACITY_WORDS: Final = re.compile(r"\b(Insufficient (cpu|memory)|Too many pods)(?![./-]?\w)")
 
 
 def row_of(reason: str) -> Row | None:
     """Return the row of a reason; None: it has none."""
-    if (row := _ROWS.get(reason)) is None and reason.startswith(_OUT_OF):
+    if (row := _ROWS.get(reason)) is None and reason.startswith(OUT_OF):
         # a resource of the pod's own, such as a device: no processor has it
-        return Row(reason, "pod", "Pod", _PREDICATES, f"request less of {reason.removeprefix(_OUT_OF)} in the template")
+        return Row(reason, "pod", "Pod", _PREDICATES, f"request less of {reason.removeprefix(OUT_OF)} in the template")
     return row
 
 
@@ -182,10 +184,11 @@ def is_own(reason: str, exit_code: int | None) -> bool:
     return row.owner == "Pod"
 
 
-def names_capacity(message: str) -> bool:
+def names_capacity(message: str, extended: Collection[str] = ()) -> bool:
     """Return whether kube-scheduler names the lack of a processor as why a pod fits no node.
 
-    A chunk's pod may run on one node only, so what it names is about that node. Other resources than CPU, memory and
-    the number of pods are not part of a processor: other jobs do not ask for them.
+    A chunk's pod may run on one node only, so what it names is about that node. Other resources than CPU, memory, the
+    number of pods and ``extended`` are not part of a processor: other jobs do not ask for them.
     """
-    return _CAPACITY_WORDS.search(message) is not None
+    names = "|".join(map(re.escape, ("cpu", "memory", *extended)))
+    return re.search(rf"\b(Insufficient ({names})|Too many pods)(?![./-]?\w)", message) is not None

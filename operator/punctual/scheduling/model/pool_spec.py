@@ -22,6 +22,8 @@ class PoolSpec:
     cpu: float
     """CPU of one processor."""
     memory: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+    """Extended resources of one processor (`Resources.others`)."""
     period: float = 0.1
     """CFS period of its quota."""
     feedback: bool = False
@@ -58,12 +60,17 @@ class PoolSpec:
         return self.pods_per_processor if self.fluid else 1
 
     @property
+    def processor(self) -> Resources:
+        """What one processor has."""
+        return Resources(self.cpu, self.memory, self.others)
+
+    @property
     def share(self) -> Resources:
         """What one pod may request: a processor, or an equal part of its CPU where pods share processors.
 
         CPU has Kubernetes' resolution of a thousandth of a core.
         """
-        return Resources(max(1, math.floor(1000 * self.cpu / self.parts + 1e-9)) / 1000, self.memory)
+        return Resources(max(1, math.floor(1000 * self.cpu / self.parts + 1e-9)) / 1000, self.memory, self.others)
 
     @property
     def loose(self) -> bool:
@@ -103,6 +110,9 @@ class PoolRecord:
     """The spec in force: not the newest one if an edit was refused."""
     processors: int = 0
     free: int = 0
+    scarcest: str = ""
+    """Resource of which the nodes have the fewest processors, by Kubernetes' name, or "pods"; empty: no node is usable.
+    """
     queue: int = 0
     """Jobs waiting for their first chunk or for a decision."""
     nodes: tuple[NodeProcessors, ...] = ()

@@ -6,17 +6,17 @@ without a place requests, is taken from its node before its processors are count
 makes no decisions.
 
 Where pods share processors (``admission: Utilization``), a node has more places than processors: a place is then the
-memory of one pod.
+memory and the extended resources of one pod.
 
 A node with a taint is *closed*: its processors are there only for jobs that tolerate the taint, and the pool's numbers
 do not count them.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,14 +51,18 @@ Key = tuple[str, str, int, int]
 
 
 def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
-    """Return a node's processors: ⌊(allocatable − foreign pods' requests) / processor⌋, at most its free pod places."""
+    """Return a node's processors: ⌊(allocatable − foreign pods' requests) / processor⌋, at most its free pod places.
+
+    The resource with the least quotient counts.
+    """
     if not node.ready or node.left_out is not None:
         return 0
-    # 1e-9: 0.6 cores hold six processors of 0.1, despite rounding.
-    count = math.floor(node.cpu / spec.cpu + 1e-9)
-    if spec.memory:
-        count = min(count, node.memory // spec.memory)
-    return max(0, min(count, node.pods))
+    return max(0, min(_quotients(node, spec).values()))
+
+
+def _quotients(node: NodeObserved, spec: PoolSpec) -> dict[str, int]:
+    """Return for how many processors a node has each resource, and pod places."""
+    return {**node.left.quotients(spec.processor), "pods": node.pods}
 
 
 def places_of(node: NodeObserved, spec: PoolSpec) -> int:
@@ -66,7 +70,7 @@ def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     count = processors_of(node, spec)
     if not count or spec.parts == 1:
         return count
-    return min(count * spec.parts, node.pods, node.memory // spec.memory if spec.memory else node.pods)
+    return min(count * spec.parts, *(n for name, n in _quotients(node, spec).items() if name != "cpu"))
 
 
 def _rules_see(node: NodeObserved) -> tuple[Any, ...]:
@@ -115,6 +119,8 @@ class Processors:
     """Cache of the nodes on which pods with these rules may run."""
     _lines: tuple[Mapping[str, float], tuple[NodeProcessors, ...]] | None = None
     """Cache of the nodes' status lines, and the placeholder times that it was made with."""
+    _scarcest: tuple[tuple[str, int] | None] | None = None
+    """Cache of :meth:`scarcest`."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Process a node; return whether the number or the speed of its processors, or its taints, have changed."""
@@ -130,6 +136,7 @@ class Processors:
 
     def _count(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Count the processors of a node; return whether their number has changed."""
+        self._scarcest = None
         left = self._left(node, spec)
         count, whole = places_of(left, spec), processors_of(left, spec)
         changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
@@ -146,7 +153,8 @@ class Processors:
         more = Resources.sum(pod.beyond(spec.share) for pod in self.pods.get(node.name, {}).values())
         if not more:
             return node
-        return replace(node, cpu=round(max(0.0, node.cpu - more.cpu), 6), memory=max(0, node.memory - more.memory))
+        left = node.left - more
+        return replace(node, cpu=round(left.cpu, 6), memory=left.memory, others=left.others)
 
     def take(self, pod: str, node: str, taken: Taken, spec: PoolSpec) -> bool:
         """Note what a pod (uid) takes of its node; return whether the node's processors have changed."""
@@ -199,7 +207,7 @@ class Processors:
         return after
 
     def _count_anew(self) -> None:
-        self._regular = self._lines = self._open = None
+        self._regular = self._lines = self._open = self._scarcest = None
         self._eligible.clear()
         self.strays = {place for place in self.occupants if place.slot >= self.counts.get(place.node, 0)}
 
@@ -323,6 +331,22 @@ class Processors:
     def total(self) -> int:
         """Number of processors for pods without rules."""
         return sum(self.whole.values()) - sum(self.whole[node] for node in self.closed)
+
+    def scarcest(self, spec: PoolSpec) -> tuple[str, int] | None:
+        """Return the resource of which the nodes have the fewest processors, and their number. None: no usable node.
+
+        Only nodes for pods without rules count, if there are any.
+        """
+        if self._scarcest is None:
+            self._scarcest = (self._scarcest_anew(spec),)
+        return self._scarcest[0]
+
+    def _scarcest_anew(self, spec: PoolSpec) -> tuple[str, int] | None:
+        usable = [node for node in self.nodes.values() if node.ready and node.left_out is None]
+        there = Counter[str]()
+        for node in [node for node in usable if not node.taints] or usable:
+            there.update(_quotients(self._left(node, spec), spec))
+        return min(there.items(), key=itemgetter(1), default=None)
 
     @property
     def free(self) -> int:

@@ -1,5 +1,7 @@
 """Formats numbers for messages to people."""
 
+from collections.abc import Sequence
+
 SAID = 300
 """Maximum characters of a container's, a step's or the cluster's failure message that an event passes on."""
 
@@ -21,6 +23,12 @@ def span(seconds: float) -> str:
 def some(count: int, noun: str) -> str:
     """Write a count with its noun: 1 unit, 2 units."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Write a list: 4 CPU, 16Gi and 1 pod."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def amount(count: int) -> str:

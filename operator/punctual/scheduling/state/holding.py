@@ -30,7 +30,7 @@ class Holding:
         holding = spec.hold == "Placeholder"
         self.since = {node: self.since.get(node, now) for node in free}
         nodes = {node: HeldCapacity(self.since[node], count) for node, count in free.items()}
-        wanted = HoldCapacity(nodes, spec.cpu, spec.memory)
+        wanted = HoldCapacity(nodes, spec.processor)
         if wanted == self.told or not (holding or (self.told is not None and self.told.nodes)):
             return None
         self.told = wanted

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Processors
-from punctual.scheduling.model.wording import amount, some, span
+from punctual.scheduling.model.resources import Resources
+from punctual.scheduling.model.wording import amount, listed, some, span
 
 SHOWN = 3
 """Nodes that a message names."""
@@ -20,9 +21,15 @@ def why_none(processors: Processors, spec: PoolSpec) -> str:
     if not usable:
         return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: see status.nodes"
     return (
-        f"no node has capacity for a processor of {spec.cpu:g} CPU and {amount(spec.memory)}: beside other pods, "
-        f"{_left(usable)}"
+        f"no node has capacity for a processor of {listed(_amounts(spec.processor, spec))}: beside other pods, "
+        f"{_left(usable, spec)}"
     )
+
+
+def scarcest(processors: Processors, spec: PoolSpec) -> str:
+    """Return which resource limits the number of a pool's processors, if those have more than CPU and memory."""
+    found = processors.scarcest(spec) if spec.others else None
+    return f"its nodes have {found[0]} for the fewest: {some(found[1], 'processor')}" if found else ""
 
 
 def closed(processors: Processors, spec: PoolSpec, now: float) -> str:
@@ -49,12 +56,22 @@ def _names(nodes: Iterable[str]) -> str:
     return f"{'node' if len(names) == 1 else 'nodes'} {', '.join(names[:SHOWN])}{more}"
 
 
-def _left(nodes: Iterable[NodeObserved]) -> str:
-    """Return what is left on the nodes with most left."""
-    most = sorted(nodes, key=lambda node: (-min(node.pods, 1), -node.cpu, -node.memory, node.name))
+def _amounts(there: Resources, spec: PoolSpec) -> list[str]:
+    """Return how much there is of what a processor has."""
+    others = (f"{there[name]:g} {name}" for name, _ in spec.others)
+    return [f"{max(0.0, there.cpu):g} CPU", amount(max(0, there.memory)), *others]
+
+
+def _left(nodes: Iterable[NodeObserved], spec: PoolSpec) -> str:
+    """Return what is left on the nodes with most left, first of them those with enough of extended resources."""
+
+    def rank(node: NodeObserved) -> tuple[float | str, ...]:
+        enough = sum(node.left[name] >= wanted for name, wanted in spec.others)
+        return -enough, -min(node.pods, 1), -node.cpu, -node.memory, node.name
+
+    most = sorted(nodes, key=rank)
     left = [
-        f"{node.name} has {max(0.0, node.cpu):g} CPU, {amount(max(0, node.memory))} and "
-        f"{some(max(0, node.pods), 'pod')} left"
+        f"{node.name} has {listed([*_amounts(node.left, spec), some(max(0, node.pods), 'pod')])} left"
         for node in most[:SHOWN]
     ]
     more = f" and {len(most) - SHOWN} more nodes" if len(most) > SHOWN else ""

@@ -114,6 +114,7 @@ class Statuses:
             if self.state.processors.total
             else Verdict("False", reasons.NO_NODES, why_none(self.state.processors, spec))
         )
+        scarcest = self.state.processors.scarcest(spec)
         return PoolRecord(
             epoch=self.state.epoch,
             observed_generation=asked.generation,
@@ -122,6 +123,7 @@ class Statuses:
             applied=self.state.spec,
             processors=self.state.processors.total,
             free=self.state.processors.free,
+            scarcest=scarcest[0] if scarcest else "",
             queue=len(self.state.waiting) + self._unbegun(),
             nodes=self.state.processors.lines(self.state.holding.since),
             miss=self.state.misses.count,
