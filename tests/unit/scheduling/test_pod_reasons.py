@@ -8,7 +8,7 @@ from punctual.scheduling.model.pod_reasons import TABLE, is_own, names_capacity,
 CLUSTER = (
     "Preempting", "Preempted", "Terminated", "NodeShutdown", "Shutdown", "NodeLost", "NodeAffinity", "NodeName",
     "NodePorts", "TaintToleration", "OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage", "InvalidNodeInfo",
-    "UnknownReason", "UnexpectedPredicateFailureType", "UnexpectedAdmissionError", "TopologyAffinityError",
+    "OutOfExtendedResource", "UnknownReason", "UnexpectedPredicateFailureType", "UnexpectedAdmissionError", "TopologyAffinityError",
     "VolumeAttachmentLimitExceeded", "TerminationByKubelet", "PreemptionByScheduler", "DeletionByTaintManager",
     "DeletionByDeviceTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC", "ContainerStatusUnknown", "Unknown",
     "RestartingAllContainers", "ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff",
@@ -91,6 +91,21 @@ def test_a_reason_without_a_row_is_judged_by_the_owner_of_the_exit_code(reason, 
 )
 def test_a_node_lacks_capacity_only_if_that_is_what_the_scheduler_names(said, capacity):
     assert names_capacity(said) == capacity
+
+
+@pytest.mark.parametrize(
+    ("said", "capacity"),
+    [
+        ("0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't match …", True),
+        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", True),
+        ("0/3 nodes are available: 1 Insufficient nvidia.com/gpu.shared, 2 node(s) didn't match …", False),
+        ("0/3 nodes are available: 1 Insufficient nvidiaxcom/gpu.", False),
+        ("0/3 nodes are available: 1 Insufficient example.com/nic.", False),
+        ("0/3 nodes are available: 1 Insufficient cpu.", True),
+    ],
+)
+def test_an_extended_resource_of_the_processor_is_capacity(said, capacity):
+    assert names_capacity(said, {"nvidia.com/gpu"}) == capacity
 
 
 def pod(**more) -> PodObserved:

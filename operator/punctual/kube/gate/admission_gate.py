@@ -12,7 +12,7 @@ The dry run is made once a minute per namespace, template and processor. Meanwhi
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -25,8 +25,8 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.claims import Fit
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pod_manifest import IMAGE, InputStep, chunk_pod, input_volumes
-from punctual.kube.cluster.pod_needs import pod_needs
-from punctual.kube.cluster.requests import beside
+from punctual.kube.cluster.pod_needs import PodNeeds, pod_needs
+from punctual.kube.cluster.requests import beside, requested
 from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.known.jobs import KnownJob, Owner
@@ -126,8 +126,9 @@ class AdmissionGate:
         needs = None
         if pool is not None:
             kind: Kind = "Guest" if known.guest else "Chunk"
-            answer = self._trials.last(_key(known, kind, spec["template"], step, self._processor(pool)))
-            needs = answer.needs if answer else None
+            processor = self._processor(pool)
+            answer = self._trials.last(_key(known, kind, spec["template"], step, processor))
+            needs = _own(answer.needs, processor, spec["template"]["spec"]) if answer and answer.needs else None
         if needs is None:
             volumes = [*(spec["template"]["spec"].get("volumes") or ()), *(input_volumes(step) if step else ())]
             needs = pod_needs({**spec["template"]["spec"], "volumes": volumes}, planned_node=ANY)
@@ -233,6 +234,16 @@ class AdmissionGate:
 
 
 _NO_WINDOW: Final = "the Reservation that it names has no answer yet"
+
+
+def _own(needs: PodNeeds, processor: PoolSpec, template: Mapping[str, Any]) -> PodNeeds:
+    """Return what pods need without the extended resources that they get only because their processor has them.
+
+    An edit of the pool that takes these from its processors takes nothing from them.
+    """
+    given = {name for name, _ in processor.others} - {name for name, _ in requested(template).others}
+    left = tuple(one for one in needs.rules.devices if one[0] not in given)
+    return replace(needs, rules=replace(needs.rules, devices=left)) if given else needs
 
 
 def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:

@@ -8,6 +8,7 @@ from punctual.kube.cluster.placeholder_pod import PlaceholderSettings, placehold
 from punctual.kube.writes.keys import placeholders_key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Outcome
 from punctual.scheduling.model.actions import HeldCapacity, HoldCapacity
+from punctual.scheduling.model.resources import Resources
 
 
 class Cluster:
@@ -70,9 +71,9 @@ class Cluster:
         self.now += seconds
         self.deciding.tick()
 
-    def want(self, pool="p1", cpu=0.5, **nodes):
+    def want(self, pool="p1", cpu=0.5, devices=(), **nodes):
         kept = {node: HeldCapacity(since=0.0, placeholders=count) for node, count in nodes.items()}
-        self.deciding.want(pool, "main", HoldCapacity(kept, cpu, 2**30))
+        self.deciding.want(pool, "main", HoldCapacity(kept, Resources(cpu, 2**30, devices)))
 
     def on(self, node):
         return sorted(name for name, one in self.there.items() if one.node == node)
@@ -94,6 +95,20 @@ def test_each_free_processor_has_one_that_asks_for_its_room_on_its_node(cluster)
     assert placeholder({**body, "metadata": {**body["metadata"], "uid": "u"}}, "sys").node == "n1"
     assert cluster.carry_out() == (2, 0)
     cluster.want(n1=2)
+    assert cluster.asked == []
+
+
+def test_one_of_a_processor_with_devices_holds_them_and_an_edit_of_these_replaces_it(cluster):
+    cluster.want(n1=1)
+    cluster.carry_out()
+    cluster.want(n1=1, devices=(("example.com/gpu", 2),))
+    body = next(operation.body for _, operation in cluster.asked if isinstance(operation, CreatePod))
+    requests = {"cpu": "500m", "memory": "1Gi", "example.com/gpu": "2"}
+    resources = {"requests": requests, "limits": {"example.com/gpu": "2"}}  # Kubernetes takes no others
+    assert body["spec"]["containers"][0]["resources"] == resources
+    assert cluster.carry_out() == (1, 1)
+    assert cluster.there[cluster.on("n1")[0]].size == "500m 1Gi example.com/gpu=2"
+    cluster.want(n1=1, devices=(("example.com/gpu", 2),))
     assert cluster.asked == []
 
 

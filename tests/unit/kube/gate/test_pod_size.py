@@ -80,11 +80,11 @@ def drops_pod_level(spec):
 
 
 class Desk:
-    def __init__(self, *plugins, cpu="100m", memory="64Mi", **pool):
+    def __init__(self, *plugins, cpu="100m", memory="64Mi", resources=None, **pool):
         self.server = Server(*plugins)
         self.directory = Directory()
         meta = {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED}
-        spec = {"nodeSelector": {}, "processor": {"cpu": cpu, "memory": memory}, **pool}
+        spec = {"nodeSelector": {}, "processor": {"cpu": cpu, "memory": memory, "resources": resources}, **pool}
         self.directory.pools.observe({"metadata": meta, "spec": spec})
         self.nodes = []
         self.pods = []
@@ -153,6 +153,100 @@ async def test_the_work_gives_way_to_what_its_pod_requests_beside_it(plugins, as
         assert desk.processor().share - others == Resources(float(cpu[:-1]) / 1000, int(memory[:-2]) * MI)
         desk.gate.forget("j1")
         assert desk.gate.others("j1", "Chunk", asked["spec"]["template"], desk.processor()) is None
+
+
+GPU = "example.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "asked", "amount"),
+    [
+        pytest.param([], job(), "2", id="nothing named"),
+        pytest.param([], job(work={"limits": {GPU: 2}}), 2, id="the same amount"),
+        pytest.param([], job(beside("log", **{GPU: 1})), "1", id="one in a container of the template"),
+        pytest.param([], job(init=[SIDECAR | beside("log", **{GPU: 2})]), "0", id="all in a sidecar of it"),
+        pytest.param([], job(init=[beside("first", **{GPU: 2})]), "2", id="all in an init container, before the work"),
+        pytest.param([limit_range(**{GPU: 1})], job(beside("log")), "1", id="one by default of a LimitRange"),
+        pytest.param([limit_range(**{GPU: 5})], job(), "2", id="a default for the work"),
+        pytest.param([], job(input={"http": {"url": "http://a"}}), "2", id="with an input step"),
+    ],
+)
+async def test_the_work_gets_what_the_other_containers_leave_of_a_processors_devices(plugins, asked, amount):
+    desk = Desk(*plugins, resources={GPU: 2})
+    assert await desk.refusal(asked) is None
+    requests, limits = desk.last()
+    assert limits == {"cpu": "100m", "memory": "64Mi", GPU: amount}
+    assert requests.get(GPU, amount) == amount
+    spec = copy.deepcopy(desk.server.asked[-1]["spec"])
+    for plugin in plugins:
+        plugin(spec)
+    assert requested(spec)[GPU] == 2
+
+
+OF_EXTENDED = (
+    "leave it out of the template, and the work gets what the other containers leave of a processor, or name the same "
+    "amount as the pool's processor.resources; defaults of a LimitRange and injected containers count"
+)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "asked", "said"),
+    [
+        pytest.param([], job(work={"limits": {GPU: 3}}), "request 3 example.com/gpu (main 3)", id="more"),
+        pytest.param([], job(work={"limits": {GPU: 1}}), "request 1 example.com/gpu (main 1)", id="less"),
+        pytest.param(
+            [], job(work={"limits": {GPU: 0}}), "request 0 example.com/gpu (no container names it)", id="none"
+        ),
+        pytest.param(
+            [],
+            job(beside("log", **{GPU: 1}), work={"limits": {GPU: 2}}),
+            "request 3 example.com/gpu (main 2, log 1)",
+            id="more, with a container of the template",
+        ),
+        pytest.param(
+            [],
+            job(init=[beside("first", **{GPU: 4})]),
+            "request 4 example.com/gpu (main 2, first at first 4)",
+            id="more at first",
+        ),
+        pytest.param(
+            [limit_range(**{GPU: 3})],
+            job(init=[SIDECAR]),
+            "request 3 example.com/gpu (shipper 3)",
+            id="more by default of a LimitRange",
+        ),
+    ],
+)
+async def test_pods_with_another_amount_of_a_device_than_a_processor_are_refused_with_both(plugins, asked, said):
+    text = f"its pods {said}; a processor of pool main has 2: {OF_EXTENDED}"
+    assert await Desk(*plugins, resources={GPU: 2}).refusal(asked) == (reasons.POD_TOO_LARGE, text)
+
+
+async def test_the_reduce_pod_has_the_devices_of_a_processor_too():
+    reduce = {"duration": "10s", "template": job(work={"limits": {GPU: 1}})["spec"]["template"]}
+    reason, text = await Desk(resources={GPU: 2}).refusal(job(reduce=reduce))
+    assert reason == reasons.POD_TOO_LARGE
+    assert text.startswith("its reduce pod requests 1 example.com/gpu (main 1); a processor of pool main has 2")
+
+
+async def test_a_guest_gets_none_of_the_devices_and_is_refused_if_it_names_them():
+    asked = {**job(), "spec": {**job()["spec"], "class": "Guest", "deadline": None, "cost": None}}
+    desk = Desk(resources={GPU: 2})
+    assert await desk.refusal(asked) is None
+    assert GPU not in desk.last()[0] | desk.last()[1]
+    asked["spec"]["template"] = job(work={"limits": {GPU: 1}})["spec"]["template"]
+    assert await Desk(resources={GPU: 2}).refusal(asked) == (
+        reasons.POD_TOO_LARGE,
+        "its pods request 1 example.com/gpu, which is a part of the processors of pool main; guests get none of those: "
+        "leave it out of the template, or choose another pool",
+    )
+
+
+@pytest.mark.parametrize(("work", "needed"), [(None, ()), ({"limits": {GPU: 2}}, ((GPU, 2),))])
+async def test_an_edit_of_the_pool_may_take_devices_from_pods_that_do_not_name_them(work, needed):
+    desk, asked = Desk(resources={GPU: 2}), job(work=work)
+    assert await desk.refusal(asked) is None
+    assert desk.gate.job(desk.directory.jobs.get("j1"), decided=True).rules.devices == needed
 
 
 CPU = (
