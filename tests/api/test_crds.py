@@ -135,6 +135,18 @@ def test_cpu_is_written_as_in_a_pod(post, text, good):
     assert taken(post, Pool, "spec.processor.cpu", text) == good
 
 
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/gpu", "amd.com/gpu.v2", "a.b-c.example.com/A_b.C-d", "smarter-devices/fuse", f"a.b/{'a' * 63}"]
+)
+@pytest.mark.parametrize("amount", [1, "2", "1k", "16Gi", "2000m"])
+def test_a_processor_may_have_what_a_pod_may_request_of_extended_resources(post, name, amount):
+    resources = {"limits": {name: amount}}
+    container = {"name": "main", "image": "work", "resources": resources}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [container]}}
+    assert post("/api/v1/namespaces/default/pods?dryRun=All", pod)[0] == 201
+    assert taken(post, Pool, "spec.processor.resources", resources["limits"])
+
+
 @pytest.mark.parametrize("text", ["100.5m", "0.1005", "100500u", "0.10000000001"])
 def test_cpu_has_no_part_of_a_thousandth(post, text):
     manifest = spoil({"kind": "Pool", "at": "spec.processor.cpu", "to": text})

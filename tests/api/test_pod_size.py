@@ -14,17 +14,27 @@ from punctual.scheduling.model.resources import Resources
 
 CREATED = "2030-01-01T00:00:00Z"
 MI = 2**20
+QUOTAS = Resource("v1", "resourcequotas")
 LIMIT_RANGES = Resource("v1", "limitranges")
 RUNTIME_CLASSES = Resource("node.k8s.io/v1", "runtimeclasses")
 HELPER = {"name": "helper", "image": "img", "restartPolicy": "Always"}
 
 
+GPU = "example.com/gpu"
+
+
 @pytest.fixture
-async def gate(client):
+def devices():
+    """The extended resources of the pool's processors."""
+    return {}
+
+
+@pytest.fixture
+async def gate(client, devices):
     """Return the gate of a pool with processors of 100m and 64Mi, and its directory."""
     directory = Directory()
     meta = {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED}
-    spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi"}}
+    spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi", "resources": devices}}
     directory.pools.observe({"metadata": meta, "spec": spec})
     caches = Caches(client)
     caches.directory = directory
@@ -104,6 +114,44 @@ async def test_memory_of_the_pod_as_a_whole_is_what_the_pod_says(namespace, gate
     else:
         assert refusal[0] == reasons.POD_TOO_LARGE
         assert f"request {memory} memory (the pod as a whole {memory}); a processor of pool main has 64Mi" in refusal[1]
+
+
+@pytest.mark.parametrize("devices", [{GPU: 2}])
+async def test_a_chunk_requests_the_devices_of_a_processor_under_the_quota_of_its_namespace(client, namespace, gate):
+    assert await answered(gate, namespace) is None
+    processor = gate[0]._processor(gate[1].pools.named("main"))
+    needs = next(iter(gate[0]._trials._answers.values()))
+    assert needs.requests == processor.processor == Resources(0.1, 64 * MI, ((GPU, 2),))
+    reason, said = await answered(gate, namespace, initContainers=[{**HELPER, "resources": {"limits": {GPU: 3}}}])
+    assert reason == reasons.POD_TOO_LARGE
+    assert said.startswith(f"its pods request 3 {GPU} (helper 3); a processor of pool main has 2: leave it out")
+    await client.create(
+        QUOTAS.path(namespace=namespace), {"metadata": {"name": "few"}, "spec": {"hard": {f"requests.{GPU}": "1"}}}
+    )
+    async with asyncio.timeout(30):  # admission reads it from a watch
+        while (refusal := await answered(gate, namespace, hostname="other")) is None or "quota" not in refusal[1]:
+            gate[0]._trials._answers.clear()
+    assert refusal[0] == reasons.POD_REFUSED
+    assert f"requests.{GPU}=2" in refusal[1]
+
+
+@pytest.mark.parametrize("devices", [{GPU: 2}])
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"default": {GPU: "3"}}, None),
+        ({"max": {GPU: "1"}}, f"maximum {GPU} usage per Container is 1, but limit is 2"),
+        ({"min": {GPU: "3"}}, f"minimum {GPU} usage per Container is 3, but request is 2"),
+    ],
+)
+async def test_a_limit_range_may_bound_devices_and_gives_no_chunk_its_default(client, namespace, gate, limits, said):
+    spec = {"limits": [{"type": "Container", **limits}]}
+    await client.create(LIMIT_RANGES.path(namespace=namespace), {"metadata": {"name": "devices"}, "spec": spec})
+    refusal = await answered(gate, namespace)
+    assert (refusal is None) == (said is None)
+    if refusal:
+        assert refusal[0] == reasons.POD_REFUSED
+        assert said in refusal[1]
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,7 @@ pools = built(
         Processor,
         cpu=st.integers(1000, 4_096_000).map(lambda m: m / 1000),
         memory=st.integers(2**20, 2**50),
+        resources=st.none() | st.dictionaries(names.map("a.example.com/{}".format), st.integers(1, 2**50), max_size=3),
         period=st.floats(0.001, 1),
     ),
     hold=st.sampled_from(["None", "Taint"]),

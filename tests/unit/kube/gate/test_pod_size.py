@@ -235,11 +235,9 @@ async def test_a_guest_gets_none_of_the_devices_and_is_refused_if_it_names_them(
     assert await desk.refusal(asked) is None
     assert GPU not in desk.last()[0] | desk.last()[1]
     asked["spec"]["template"] = job(work={"limits": {GPU: 1}})["spec"]["template"]
-    assert await Desk(resources={GPU: 2}).refusal(asked) == (
-        reasons.POD_TOO_LARGE,
-        "its pods request 1 example.com/gpu, which is a part of the processors of pool main; guests get none of those: "
-        "leave it out of the template, or choose another pool",
-    )
+    reason, text = await Desk(resources={GPU: 2}).refusal(asked)
+    assert reason == reasons.POD_TOO_LARGE
+    assert text.startswith("its pods request 1 example.com/gpu, which is a part of the processors of pool main; guests")
 
 
 @pytest.mark.parametrize(("work", "needed"), [(None, ()), ({"limits": {GPU: 2}}, ((GPU, 2),))])
