@@ -1,6 +1,7 @@
 """What a real API server makes of pods: LimitRanges, RuntimeClasses, resources of the pod as a whole."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -21,6 +22,7 @@ HELPER = {"name": "helper", "image": "img", "restartPolicy": "Always"}
 
 
 GPU = "example.com/gpu"
+GENERATIONS = itertools.count(1)
 
 
 @pytest.fixture
@@ -52,7 +54,8 @@ async def answered(gate, namespace, **pod):
     """Return the refusal of a job with such pods."""
     intake, directory = gate
     template = {"spec": {"containers": [{"name": "main", "image": "img"}], **pod}}
-    meta = {"name": "j1", "namespace": namespace, "uid": "j1", "generation": 1, "creationTimestamp": CREATED}
+    generation = next(GENERATIONS)
+    meta = {"name": "j1", "namespace": namespace, "uid": "j1", "generation": generation, "creationTimestamp": CREATED}
     asked = {"pool": "main", "units": 5, "deadline": "1h", "cost": {"perUnit": "1s"}, "template": template}
     known = directory.jobs.observe({"metadata": meta, "spec": asked})
     async with asyncio.timeout(30):
@@ -117,7 +120,7 @@ async def test_memory_of_the_pod_as_a_whole_is_what_the_pod_says(namespace, gate
 
 
 @pytest.mark.parametrize("devices", [{GPU: 2}])
-async def test_a_chunk_requests_the_devices_of_a_processor_under_the_quota_of_its_namespace(client, namespace, gate):
+async def test_a_chunk_requests_the_devices_of_a_processor_and_no_more(namespace, gate):
     assert await answered(gate, namespace) is None
     processor = gate[0]._processor(gate[1].pools.named("main"))
     needs = next(iter(gate[0]._trials._answers.values()))
@@ -125,14 +128,20 @@ async def test_a_chunk_requests_the_devices_of_a_processor_under_the_quota_of_it
     reason, said = await answered(gate, namespace, initContainers=[{**HELPER, "resources": {"limits": {GPU: 3}}}])
     assert reason == reasons.POD_TOO_LARGE
     assert said.startswith(f"its pods request 3 {GPU} (helper 3); a processor of pool main has 2: leave it out")
-    await client.create(
-        QUOTAS.path(namespace=namespace), {"metadata": {"name": "few"}, "spec": {"hard": {f"requests.{GPU}": "1"}}}
-    )
+
+
+@pytest.mark.parametrize("devices", [{GPU: 2}])
+async def test_a_quota_bounds_the_devices_of_chunks(client, namespace, gate):
+    hard, path = {f"requests.{GPU}": "1"}, QUOTAS.path(namespace=namespace)
+    await client.create(path, {"metadata": {"name": "few"}, "spec": {"hard": hard}})
+    # the controller that would do so is not here
+    status = {"status": {"hard": hard, "used": {f"requests.{GPU}": "0"}}}
+    await client.patch_merge(QUOTAS.path(namespace=namespace, name="few"), status, subresource="status")
     async with asyncio.timeout(30):  # admission reads it from a watch
-        while (refusal := await answered(gate, namespace, hostname="other")) is None or "quota" not in refusal[1]:
+        while (refusal := await answered(gate, namespace)) is None:
             gate[0]._trials._answers.clear()
     assert refusal[0] == reasons.POD_REFUSED
-    assert f"requests.{GPU}=2" in refusal[1]
+    assert f"exceeded quota: few, requested: requests.{GPU}=2" in refusal[1]
 
 
 @pytest.mark.parametrize("devices", [{GPU: 2}])

@@ -147,9 +147,9 @@ def test_why_of_a_guests_pod_quotes_its_last_decision_and_says_when_events_are_n
 def test_pools_says_what_runs_is_promised_and_when_processors_become_free(cluster):
     head, line = run("pools").splitlines()
     assert head.split()[:3] == ["POOL", "PROCESSORS", "RUNNING"]
-    assert re.fullmatch(r"main +3 +3 +1 +0 +0:5\d +yes", line)
+    assert re.fullmatch(r"main +3 +3 +1 +0 +0:5\d +cpu +yes", line)
     found = json.loads(run("pools", "-o", "json"))[0]
-    assert (found["inUse"], found["free"], found["promisedJobs"]) == (3, 0, 1)
+    assert (found["inUse"], found["free"], found["promisedJobs"], found["scarcest"]) == (3, 0, 1, "cpu")
     (cluster / "state.json").unlink()
     less = run("pools", "main", "-o", "wide")
     assert "what is promised is left out: you may not read jobs of all namespaces" in less

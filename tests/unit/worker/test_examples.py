@@ -237,6 +237,14 @@ def test_the_pool_is_one():
     assert pool.spec.processor.cpu == 0.1
 
 
+def test_a_pool_with_devices_is_one_and_so_is_its_job():
+    from punctual.kube.api import DivisibleJob, Pool, parse
+
+    pool, job = yaml.safe_load_all((EXAMPLES / "gpus.yaml").read_text())
+    assert parse(Pool, pool).spec.processor.resources == {"nvidia.com/gpu": 1}
+    assert parse(DivisibleJob, job).spec.pool == pool["metadata"]["name"]
+
+
 PROTEIN_FILE = "".join(f">p{n} of a test\n{'MKVL' * (n % 7 + 1)}\n{'GG' * (n % 3)}\n" for n in range(30))
 
 

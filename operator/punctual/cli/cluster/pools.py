@@ -82,12 +82,14 @@ def _outlook(snapshot: Snapshot, name: str, now: float) -> Outlook | None:
 
 def table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: float, *, wide: bool) -> Table:
     """Return the table of pools with what their plans say; None: nothing is known of a plan."""
-    more = ["nodes", "cpu", "hold", "bound", "queue"] if wide else []
+    bounds = any(pool.bound is not None for pool in lines)
+    more = ["nodes", "cpu", "hold", *(["bound"] if bounds else []), "queue"] if wide else []
     columns = ["pool", "processors", "running", "promised", "free", "free for", "next end"]
     table = tables.grid([*columns, "reserved", "scarcest", "ready", *more])
     for pool in lines:
         view = views[pool.name]
-        rest = [str(pool.nodes), pool.cpu, pool.hold, "" if pool.bound is None else f"{pool.bound:.3g}"]
+        bound = ["" if pool.bound is None else f"{pool.bound:.3g}"] if bounds else []
+        rest = [str(pool.nodes), pool.cpu, pool.hold, *bound]
         table.add_row(
             Text(pool.name, "bold"),
             str(pool.processors),

@@ -22,7 +22,9 @@ CURVE: Final = 18
 BAR: Final = 12
 WIDE: Final = 2000
 """Cells of a line in a pipe."""
-TEXTS: Final = {"pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reserved"}
+TEXTS: Final = frozenset(
+    ("pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reserved", "scarcest")
+)
 """Columns of texts; the others have numbers, which stand at the right."""
 SPARE: Final = ("last 3 min", "progress", "units", "pool", "hold", "bound", "cpu", "nodes", "chunks", "%", "eta", "why")
 """Columns that a narrow terminal leaves out, the first of them first. Name, state, deadline and slack are never."""

@@ -161,8 +161,8 @@ def _from_quantity(parse: Callable[[str | float], float]) -> BeforeValidator:
 
 _QUANTITY_SCHEMA: Final = {INT_OR_STRING: True, "maxLength": 32, "x-type": "quantity"}
 _QUANTITY: Final = f"(type(self) == int || self.matches(r'{quantity.PATTERN}'))"
-_CPU: Final = "(type(self) == int ? double(self) : quantity(self).asApproximateFloat())"
-_MILLI: Final = f"({_CPU} * 1000.0 - double(int({_CPU} * 1000.0 + 0.5)))"
+_NUMBER: Final = "(type(self) == int ? double(self) : quantity(self).asApproximateFloat())"
+_MILLI: Final = f"({_NUMBER} * 1000.0 - double(int({_NUMBER} * 1000.0 + 0.5)))"
 
 Cpu = Annotated[
     float,
@@ -170,13 +170,13 @@ Cpu = Annotated[
     PlainSerializer(quantity.format_cores, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
     Rule(
-        f"{_QUANTITY} && {_CPU} >= 0.01 && {_CPU} <= 4096.0",
+        f"{_QUANTITY} && {_NUMBER} >= 0.01 && {_NUMBER} <= 4096.0",
         "write CPU as a quantity such as 500m or 2, from 10m to 4096",
         lambda cores: 0.01 <= cores <= 4096,
     ),
     Rule(
         # where the rule above speaks this one is silent
-        f"!{_QUANTITY} || {_CPU} < 0.01 || {_CPU} > 4096.0 || {_MILLI} < 0.0000005 && {_MILLI} > -0.0000005",
+        f"!{_QUANTITY} || {_NUMBER} < 0.01 || {_NUMBER} > 4096.0 || {_MILLI} < 0.0000005 && {_MILLI} > -0.0000005",
         "write no finer than 1m: Kubernetes takes no pod that asks for less than whole thousandths of a core",
         lambda cores: abs(cores * 1000 - round(cores * 1000)) < 5e-7,
     ),
@@ -213,8 +213,7 @@ Devices = Annotated[
     PlainSerializer(str, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
     Rule(
-        f"{_QUANTITY} && (type(self) == int ? self >= 1 && self <= 1125899906842624 : quantity(self).isInteger() && "
-        "quantity(self).compareTo(quantity('1')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0)",
+        f"{_QUANTITY} && {_NUMBER} >= 1.0 && {_NUMBER} <= 1125899906842624.0 && {_NUMBER} == double(int({_NUMBER}))",
         _DEVICES,
         lambda count: 1 <= count <= 2**50,
     ),
