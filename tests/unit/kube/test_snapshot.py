@@ -49,6 +49,15 @@ def test_what_is_promised_and_what_runs_is_in_it(found):
     assert [b.demand.uid for b in pool.view().plan.placements] == ["waits"]
 
 
+def test_a_pool_with_devices_has_the_processors_that_its_status_names():
+    body = pool_body(processor={"cpu": "1", "resources": {"example.com/gpu": 2}})
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("n0", 4.0, others=(("example.com/gpu", 5),))
+    w.tick()
+    view = Snapshot.of([state(w, body)]).pool("main", now=NOW + 5).view()
+    assert (view.processors, view.free) == (2, 2)
+
+
 def test_who_has_no_answer_yet_is_answered_first(found):
     new = manifest(asked("new", units=60, within=300))
     new["metadata"] |= {"uid": "new", "creationTimestamp": "2027-01-15T08:00:03Z"}

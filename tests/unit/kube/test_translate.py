@@ -44,6 +44,7 @@ from punctual.scheduling.model.job import (
 )
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
+from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
 
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=10**9)
@@ -181,7 +182,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
             "Pool",
             name="main",
             nodeSelector={},
-            processor={"cpu": "100m", "memory": "64Mi", "period": "20ms"},
+            processor={"cpu": "100m", "memory": "64Mi", "period": "20ms", "resources": {"b.io/y": 2, "a.io/x": "1k"}},
             hold="Taint",
             headroom="25%",
             margin="5s",
@@ -192,6 +193,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
         generation=4,
         cpu=0.1,
         memory=2**26,
+        others=(("a.io/x", 1000), ("b.io/y", 2)),
         period=0.02,
         hold="Taint",
         headroom=0.25,
@@ -315,6 +317,9 @@ specs = st.builds(
     headroom=st.integers(0, 90 * 10**6).map(lambda millionths: millionths / 1e6 / 100),
     margin=spans,
     admission=st.sampled_from(["Exact", "Fast", "Hybrid"]),
+    others=st.dictionaries(st.sampled_from(["a.io/x", "b.io/y"]), st.integers(1, 2**50)).map(
+        lambda amounts: Resources.of(amounts).others
+    ),
     miss_set_point=maybe() | st.integers(1, 50).map(lambda p: p / 100),
     discipline=st.builds(
         Discipline,
@@ -356,6 +361,7 @@ pool_records = st.builds(
     applied=maybe() | specs,
     processors=small,
     free=small,
+    scarcest=st.sampled_from(["", "cpu", "a.io/x"]),
     queue=small,
     nodes=st.lists(lines, max_size=3).map(tuple),
     miss=maybe() | miss_counts,

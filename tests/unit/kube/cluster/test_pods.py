@@ -1,5 +1,6 @@
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -366,6 +367,59 @@ UNSEEN = {"reason": "NotSeen", "message": "no scheduler named default-scheduler 
 SAID = "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi."
 LOST = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"}
 DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Evicted", "phase": "Failed"}
+
+
+GPU = "example.com/gpu"
+NO_DEVICE = f"0/3 nodes are available: 1 Insufficient {GPU}, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+REJECTED = f"Pod was rejected: Node didn't have enough resource: {GPU}, requested: 1, used: 2, capacity: 2"
+
+
+def test_a_chunk_requests_the_extended_resources_of_its_processor():
+    made = pod(processor=replace(PROCESSOR, others=((GPU, 2),)))
+    resources = made["spec"]["containers"][0]["resources"]
+    assert resources == {
+        "requests": {"cpu": "500m", "memory": "2Gi", GPU: "2"},
+        "limits": {"cpu": "500m", "memory": "2Gi", GPU: "2"},
+    }
+    assert made["metadata"]["annotations"]["punctual.dev/processor"] == f"500m 2Gi {GPU}=2"
+    assert "punctual.dev/processor" not in pod()["metadata"]["annotations"]
+
+
+def test_an_input_step_needs_no_device():
+    step = InputStep({"http": {"url": "http://a"}}, "img", 60.0)
+    spec = pod(processor=replace(PROCESSOR, others=((GPU, 2),)), step=step)["spec"]
+    assert GPU not in spec["initContainers"][0]["resources"]["limits"]
+    assert spec["containers"][0]["resources"]["limits"][GPU] == "2"
+
+
+@pytest.mark.parametrize(
+    ("status", "others", "reason", "own"),
+    [
+        pytest.param(unplaced(NO_DEVICE), ((GPU, 1),), "Unschedulable", False, id="of the processor, the scheduler"),
+        pytest.param(unplaced(NO_DEVICE), (), "NotPlaced", True, id="of the template, the scheduler"),
+        pytest.param(
+            {"phase": "Failed", "reason": f"OutOf{GPU}", "message": REJECTED},
+            ((GPU, 1),),
+            "OutOfExtendedResource",
+            False,
+            id="of the processor, the kubelet",
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": f"OutOf{GPU}", "message": REJECTED},
+            (("example.com/nic", 1),),
+            f"OutOf{GPU}",
+            True,
+            id="of the template, the kubelet",
+        ),
+    ],
+)
+def test_a_lack_of_devices_is_lost_capacity_if_they_are_the_processors_own(status, others, reason, own):
+    made = pod(processor=replace(PROCESSOR, others=others))
+    made["metadata"] |= {"uid": "u", "creationTimestamp": "1970-01-01T00:00:00Z"}
+    seen = project_pod({**made, "status": status})
+    assert seen.reason == reason
+    assert seen.own_failure == own
+    assert GPU in seen.message + seen.said
 
 
 def ended_work(outcome, **more):

@@ -37,6 +37,11 @@ def test_bars_show_what_runs_and_what_is_planned_on_which_processor(shown):
     assert sorted(bar[5] for bar in running) == ["units 0 to 9", "units 10 to 19", "units 20 to 29", "units 30 to 39"]
 
 
+def test_a_pool_names_its_scarcest_resource():
+    found = page(Shown().pool("main", nodes=1, processors=2, others=(("example.com/gpu", 1),)).read())
+    assert (found["pools"]["main"]["processors"], found["pools"]["main"]["scarcest"]) == (0, "example.com/gpu")
+
+
 def test_a_job_says_its_state_its_deadline_and_its_slack(shown):
     jobs = page(shown.read())["jobs"]
     assert [(job["name"], job["state"]) for job in jobs.values()] == [
