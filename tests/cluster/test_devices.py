@@ -78,7 +78,7 @@ async def test_a_promise_is_kept_on_devices_and_another_refused_because_of_them(
 
         await space.apply(
             job("kept", 12, "2m", processors={"min": 2}),
-            job("too-soon", 100, "40s"),  # in time on the CPU of the node
+            job("too-soon", 140, "40s"),  # three processors would do, and the CPU of the node is enough for them
             job("too-wide", 12, "2m", processors={"min": 3}),
             with_devices(job("too-many", 12, "2m"), 2),
             with_devices(guest(space, "a-guest", 4, pause=0.2, pool=pool), 1),

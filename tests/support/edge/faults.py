@@ -165,6 +165,10 @@ class Faults:
 
         return back
 
+    def _hide_devices(self, act):
+        self.machines.show_devices(act.target, shown=False)
+        return lambda: self.machines.show_devices(act.target, shown=True)
+
     def _foreign_pod(self, act):
         name = f"foreign-{self.loop.now:.0f}"
         spec = {

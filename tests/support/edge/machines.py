@@ -21,6 +21,7 @@ from punctual.labels import JOB_UID_LABEL, KIND_LABEL, OFFERED_END
 POD = BY_RESOURCE["v1", "pods"]
 NODE = BY_RESOURCE["v1", "nodes"]
 NAMESPACE = BY_RESOURCE["v1", "namespaces"]
+DEVICE = "example.com/gpu"
 COLLECT = (0.2, 2.0)
 """Seconds until the garbage collector deletes what an owner leaves."""
 
@@ -40,8 +41,8 @@ class Machines:
     # nodes
 
     def add_node(self, name, *, cpu, labels):
-        """Make a node that is ready."""
-        room = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+        """Make a node that is ready, with a device for each CPU."""
+        room = {"cpu": cpu, "memory": "64Gi", "pods": "110", DEVICE: cpu}
         body = {"metadata": {"name": name, "labels": labels}, "spec": {}}
         self._server.answer("POST", NODE.resource, {}, {}, orjson.dumps(body))
         path = f"{NODE.resource}/{name}"
@@ -53,6 +54,15 @@ class Machines:
         path = f"{NODE.resource}/{name}"
         there = self._server.store.objects[path]
         self._server.set(NODE, path, status={**there["status"], "conditions": _ready(ready)})
+
+    def show_devices(self, name, *, shown):
+        """Let a node have its devices, or none, as while their plugin restarts."""
+        path = f"{NODE.resource}/{name}"
+        there = self._server.store.objects[path]["status"]
+        room = {**there["allocatable"], DEVICE: there["allocatable"]["cpu"] if shown else "0"}
+        self._server.set(NODE, path, status={**there, "allocatable": room})
+        node = next(node for node in self.cluster.nodes if node["metadata"]["name"] == name)
+        node["status"]["allocatable"] = room
 
     # what the API server stores
 

@@ -10,6 +10,7 @@ from chaos_lib.jobs import Wish
 from cluster_model.clock import BEGIN, written
 
 from edge.applications import ALONE, LABEL, PACE
+from edge.machines import DEVICE
 from punctual.notation.duration import parse_time
 
 OURS = "punctual.dev/v1alpha1"
@@ -76,6 +77,7 @@ def draw(seed, *, restore=False):
     plan.acts += _reserved(random.Random(f"reserved {seed}"))
     plan.acts += _profiled(random.Random(f"profiled {seed}"))
     plan.acts += _held(random.Random(f"held {seed}"), plan.nodes)
+    plan.acts += _equipped(random.Random(f"equipped {seed}"), plan)
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
     if restore:
         rng = random.Random(f"restore {seed}")
@@ -297,6 +299,19 @@ def _held(rng, nodes):
     return acts
 
 
+EQUIPPED = 0.25
+"""Part of the plans in which each processor has a device."""
+
+
+def _equipped(rng, plan):
+    """Give each processor a device, and let a device plugin restart."""
+    if rng.random() >= EQUIPPED:
+        return []
+    plan.pool["spec"]["processor"]["resources"] = {DEVICE: 1}
+    hidden = [rng.choice(list(plan.nodes)) for _ in range(rng.choice((0, 1, 2)))]
+    return [Act(rng.uniform(5, 100), "hide devices", node, rng.uniform(1, 15)) for node in hidden]
+
+
 FAULTS = {
     "freeze": 4,
     "kill": 4,
@@ -332,7 +347,7 @@ TIME = 240
 """Seconds by which deadlines and windows are later there."""
 LASTING = {"create", "delete", "edit deadline", "make", "make pod", "unmake"}
 """What users do for good."""
-TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", "recreate pool"}
+TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", "recreate pool", "hide devices"}
 """What takes capacity, or what jobs need."""
 
 
