@@ -77,7 +77,8 @@ def _collect(shipped: dict[str, Schema], full: str, found: dict[str, Schema]) ->
     if name in found:
         return
     source = shipped[full]
-    found[name] = made = {"type": "object", "properties": {}}
+    made: Schema = {"type": "object", "properties": {}}
+    found[name] = made
     if required := source.get("required"):
         made["required"] = required
     for field, value in sorted(source.get("properties", {}).items()):

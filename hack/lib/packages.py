@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main(venv: Path) -> int:
     """Install everything; one sentence and 1 where that fails."""
-    pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     steps = Steps(str(venv), {"fetching and installing the locked packages": 60, "installing this checkout": 5})
     try:
         with steps.step("fetching and installing the locked packages"):
