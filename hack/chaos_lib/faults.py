@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from chaos_lib.ground import CPU, LABEL, NAMESPACES, SYSTEM, Ground, NothingThere
+from lib.testbed import NODE_LABEL, SYSTEM
+
+from chaos_lib.ground import CPU, NAMESPACES, Ground, NothingThere
 from chaos_lib.jobs import NAMESPACE, POOL, Wish
 from chaos_lib.scribe import JobSeen
 from punctual.errors import Forbidden, NotFound, PunctualError
@@ -225,11 +227,11 @@ async def _kubelet_stopped(scene: Scene) -> AsyncIterator[str]:
 async def _node_taken(scene: Scene) -> AsyncIterator[str]:
     node = scene.rng.choice(scene.ground.workers)
     path = NODES.path(name=node)
-    await scene.ground.patch(path, {"metadata": {"labels": {LABEL: "none"}}})
+    await scene.ground.patch(path, {"metadata": {"labels": {NODE_LABEL: "none"}}})
     try:
         yield node
     finally:
-        await scene.ground.patch(path, {"metadata": {"labels": {LABEL: POOL}}})
+        await scene.ground.patch(path, {"metadata": {"labels": {NODE_LABEL: POOL}}})
 
 
 # the API server
@@ -329,7 +331,7 @@ async def _stranger(scene: Scene, *, pushing: bool) -> AsyncIterator[str]:
         "command": ["sleep", "600"],
         "resources": {"requests": {"cpu": f"{cpu}m"}},
     }
-    spec: Json = {"containers": [main], "nodeSelector": {LABEL: POOL}, "terminationGracePeriodSeconds": 0}
+    spec: Json = {"containers": [main], "nodeSelector": {NODE_LABEL: POOL}, "terminationGracePeriodSeconds": 0}
     if pushing:
         spec["priorityClassName"] = PRIORITY
         path = PRIORITIES.path()

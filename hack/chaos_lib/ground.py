@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections import Counter
@@ -12,23 +11,23 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
+from lib import testbed
+from lib.testbed import NODE_LABEL, SYSTEM, Json, is_ready
+
 from chaos_lib.jobs import LIMITED, POOL, SPACES
 from chaos_lib.scribe import JobSeen, PodSeen, Scribe, eventually
 from chaos_lib.templates import LIMIT_RANGE, TAINT
+from punctual.cli.kubectl import Kubectl
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
 from punctual.kube.api.resources import LEASES, NODES, PODS, POOLS, Resource
 from punctual.kube.cluster.client import ApiClient
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
-SYSTEM = "punctual"
-LABEL = "punctual.dev/pool"
 CPU = 0.1
 PERIOD = 0.1
 NAMESPACES = Resource("v1", "namespaces")
 LIMITS = Resource("v1", "limitranges")
-CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 FIND = """for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = {name} ]; then echo ${{p#/proc/}}; fi; done"""
 
@@ -44,16 +43,19 @@ class Ground:
     client: ApiClient
     scribe: Scribe
     image: str
+    borrowed: testbed.Borrowed
+    control_plane: str
     others: tuple[Scribe, ...] = ()
     """Namespaces that faults leave alone."""
-    workers: list[str] = field(default_factory=list)
-    control_plane: str = ""
-    labels: dict[str, str | None] = field(default_factory=dict)
-    """What the workers' label was before."""
     held_up: set[str] = field(default_factory=set)
     """Nodes on which nothing can be run now."""
     busy: Counter[str] = field(default_factory=Counter)
     """Commands of ours that run on each node."""
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the nodes that the chunks are on."""
+        return sorted(self.borrowed.labels)
 
     @property
     def jobs(self) -> list[JobSeen]:
@@ -134,17 +136,6 @@ class Ground:
 
     # what is there
 
-    async def survey(self) -> None:
-        """Find the nodes."""
-        nodes = (await self.patiently(lambda: self.client.list(NODES.path()))).items
-        for node in nodes:
-            meta = node["metadata"]
-            if CONTROL_PLANE in meta["labels"]:
-                self.control_plane = meta["name"]
-            else:
-                self.labels[meta["name"]] = meta["labels"].get(LABEL)
-        self.workers = sorted(self.labels)
-
     async def parts(self, component: str) -> list[Json]:
         """Return the pods of operator or agent that are not going, in order of their names."""
         selector = f"app.kubernetes.io/component={component}"
@@ -158,7 +149,7 @@ class Ground:
         lease = await self.get(LEASES.path(namespace=SYSTEM, name="punctual"))
         holder = lease["spec"].get("holderIdentity") or ""
         for pod in await self.parts("operator"):
-            if runs(pod) and holder.startswith(pod["metadata"]["name"]) == leading:
+            if is_ready(pod) and holder.startswith(pod["metadata"]["name"]) == leading:
                 return pod
         raise NothingThere("no such operator")
 
@@ -174,7 +165,7 @@ class Ground:
 
     async def agent(self, rng: Random) -> Json:
         """Return an agent that runs."""
-        found = [p for p in await self.parts("agent") if runs(p) and p["spec"].get("nodeName") in self.workers]
+        found = [p for p in await self.parts("agent") if is_ready(p) and p["spec"].get("nodeName") in self.workers]
         if not found:
             raise NothingThere("no agent runs")
         return rng.choice(found)
@@ -202,17 +193,8 @@ class Ground:
 
     async def signal(self, pod: Json, name: str) -> None:
         """Send a signal to the processes of a pod's first container."""
-        first = pod["spec"]["containers"][0]["name"]
-        statuses = pod["status"].get("containerStatuses") or ()
-        identity = next((s.get("containerID", "") for s in statuses if s["name"] == first), "").rpartition("/")[2]
-        if not identity:
-            raise NothingThere(f"{pod['metadata']['name']} has no container")
-        script = (
-            f"f=$(find /sys/fs/cgroup -path '*{identity}*' -name cgroup.procs 2>/dev/null | head -n 1); "
-            f'for p in $(cat "$f"); do kill -{name} $p; done'
-        )
         try:
-            await self.on_node(pod["spec"]["nodeName"], script)
+            await self.on_node(pod["spec"]["nodeName"], testbed.signalling(testbed.container(pod), name))
         except PunctualError as error:
             raise NothingThere(f"its process is gone: {error}") from error
 
@@ -290,44 +272,20 @@ class Ground:
 
     # before and after
 
-    async def prepare(self, pool: Json) -> int:
-        """Have empty namespaces and a pool of our own on the workers; return how many processors it has."""
-        await self.survey()
-        await self.clear()
+    async def prepare(self) -> int:
+        """Have namespaces and a pool of our own on the workers; return how many processors it has."""
         for name in SPACES:
             await self.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         await self.create(LIMITS.path(namespace=LIMITED), LIMIT_RANGE)
-        await self.label(POOL)
-        await self.create(POOLS.path(), pool)
+        await self.label()
+        await self.create(POOLS.path(), pool_manifest())
+        status = await asyncio.to_thread(testbed.ready_pool, Kubectl(), POOL, nodes=self.workers)
+        return int(status["processors"])
 
-        async def ready() -> int:
-            status = (await self.pool()).get("status") or {}
-            whole = {n["name"] for n in status.get("nodes") or () if n["processors"]} == set(self.workers)
-            return int(status["processors"]) if whole and status["free"] == status["processors"] else 0
-
-        for _ in range(120):
-            if count := await ready():
-                return count
-            await asyncio.sleep(0.5)
-        raise PunctualError(f"Pool {POOL} is not ready after 60 s: {json.dumps((await self.pool()).get('status'))}")
-
-    async def label(self, value: str | None) -> None:
-        """Give the workers to a pool; None: to those that had them before."""
-        for node, before in self.labels.items():
-            await self.patch(NODES.path(name=node), {"metadata": {"labels": {LABEL: value or before}}})
-
-    async def clear(self) -> None:
-        """Remove our namespaces and pool, and see them gone."""
-        for path in (*(NAMESPACES.path(name=name) for name in SPACES), POOLS.path(name=POOL)):
-            await self.delete(path)
-            for _ in range(240):
-                try:
-                    await self.get(path)
-                except NotFound:
-                    break
-                await asyncio.sleep(0.5)
-            else:
-                raise PunctualError(f"{path} does not go")
+    async def label(self) -> None:
+        """Give the workers to the pool."""
+        for node in self.workers:
+            await self.patch(NODES.path(name=node), {"metadata": {"labels": {NODE_LABEL: POOL}}})
 
     async def heal(self) -> None:
         """Take back what a fault that was broken off may have left; harmless where there is nothing."""
@@ -341,7 +299,7 @@ class Ground:
         for node in self.workers:
             await self.on_node(node, "systemctl start kubelet")
             await self.taint(node, on=False)
-        await self.label(POOL)
+        await self.label()
         await self.nodes_work()
 
     async def calm(self) -> str:
@@ -360,9 +318,9 @@ class Ground:
             if ready != ["True"]:
                 return f"node {node['metadata']['name']} is not ready"
         operators, agents = await self.parts("operator"), await self.parts("agent")
-        if [runs(pod) for pod in operators] != [True, True]:
+        if [is_ready(pod) for pod in operators] != [True, True]:
             return "not both operators are ready"
-        if [runs(pod) for pod in agents] != [True] * len(self.workers):
+        if [is_ready(pod) for pod in agents] != [True] * len(self.workers):
             return "not all agents are ready"
         leading = [p["metadata"]["name"] for p in operators if p["metadata"]["labels"].get("punctual.dev/leader")]
         lease = await self.get(LEASES.path(namespace=SYSTEM, name="punctual"))
@@ -370,12 +328,6 @@ class Ground:
         if len(leading) != 1 or not holder.startswith(leading[0]):
             return f"the leader's label is on {leading}, the lease {holder!r}'s"
         return ""
-
-
-def runs(pod: Json) -> bool:
-    """Whether all containers of a pod are ready."""
-    statuses = pod["status"].get("containerStatuses") or [{"ready": False}]
-    return all(c["ready"] for c in statuses)
 
 
 def _canary(node: str, image: str) -> Json:
@@ -395,13 +347,5 @@ def _canary(node: str, image: str) -> Json:
 
 def pool_manifest() -> Json:
     """Return the pool."""
-    return {
-        "apiVersion": "punctual.dev/v1alpha1",
-        "kind": "Pool",
-        "metadata": {"name": POOL},
-        "spec": {
-            "nodeSelector": {"matchLabels": {LABEL: POOL}},
-            "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi", "period": f"{PERIOD * 1000:.0f}ms"},
-            "margin": "2s",
-        },
-    }
+    processor = {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi", "period": f"{PERIOD * 1000:.0f}ms"}
+    return testbed.pool(POOL, processor=processor)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping
 
-from chaos_lib.ground import SYSTEM, Ground
+from lib.testbed import SYSTEM
+
+from chaos_lib.ground import Ground
 from punctual.kube.api.resources import Resource
 
 SECRETS = Resource("v1", "secrets")

@@ -13,8 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lib.testbed import condition
+
 from chaos_lib.jobs import Json, Wish
-from chaos_lib.scribe import JobSeen, PodSeen, condition
+from chaos_lib.scribe import JobSeen, PodSeen
 from punctual.notation.duration import parse_time
 
 TOLD = frozenset({

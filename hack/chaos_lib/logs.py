@@ -12,7 +12,9 @@ import json
 import re
 from pathlib import Path
 
-from chaos_lib.ground import SYSTEM, Ground, NothingThere
+from lib.testbed import SYSTEM
+
+from chaos_lib.ground import Ground, NothingThere
 from punctual.errors import PunctualError
 
 EVERY = 4.0

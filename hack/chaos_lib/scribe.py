@@ -7,14 +7,13 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+
+from lib.testbed import Json, condition
 
 from punctual.errors import ClusterError, Gone
 from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
 from punctual.labels import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL
-
-Json = dict[str, Any]
 
 
 @dataclass
@@ -112,11 +111,6 @@ def _ended_well(pod: Json) -> bool:
         return bool(status.get("phase") == "Succeeded")
     of_work = (one for one in status.get("containerStatuses") or () if one["name"] == containers[0]["name"])
     return any((one.get("state") or {}).get("terminated", {}).get("exitCode") == 0 for one in of_work)
-
-
-def condition(status: Json, kind: str) -> Json:
-    """Return a condition of a status, {} where it is not there."""
-    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
 
 
 class Scribe:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from lib import testbed
+from lib.testbed import NODE_LABEL, POOL, Json
 
 from demo_lib.programs import Cost, Program, measuring_command
 from demo_lib.sizes import MARGIN, REDUCE
 
-Json = dict[str, Any]
 NAMESPACE = "punctual-demo"
 MARK = {"punctual.dev/demo": "true"}
-POOL = "main"
-NODE_LABEL = "punctual.dev/pool"
 CPU = 0.1
 
 
@@ -21,17 +19,10 @@ def namespace() -> Json:
 
 
 def pool() -> Json:
-    """Return the pool: small processors, so that a small machine has a dozen."""
-    return {
-        "apiVersion": "punctual.dev/v1alpha1",
-        "kind": "Pool",
-        "metadata": {"name": POOL, "labels": MARK},
-        "spec": {
-            "nodeSelector": {"matchLabels": {NODE_LABEL: POOL}},
-            "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi"},
-            "margin": f"{MARGIN:.0f}s",
-        },
-    }
+    """Return the pool."""
+    made = testbed.pool(POOL, margin=f"{MARGIN:.0f}s")
+    made["metadata"]["labels"] = MARK
+    return made
 
 
 def job(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from demo_lib.machine import docker
+from lib.machine import docker
+
 from punctual.view.jobs import Board
 
 LIMITS = (

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from lib.testbed import Json
+
 from experiments_lib import programs, storm
-from experiments_lib.ground import CPU, Ground, Json
+from experiments_lib.ground import CPU, Ground
 from experiments_lib.outcome import Ended, outcome
 from punctual.errors import ClusterError
 from punctual.notation.duration import parse_time

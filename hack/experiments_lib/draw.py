@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments_lib.ground import ROOT, Json
+from lib.testbed import ROOT, Json
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 from figures.draw import COLOURS, sheet

@@ -5,32 +5,30 @@ The nodes must be containers of a Docker engine (`hack/cluster`): their CPU is c
 
 from __future__ import annotations
 
-import json
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from demo_lib import machine, place
-from demo_lib.machine import docker, give_cpus
-from demo_lib.objects import NODE_LABEL
+from lib import machine, testbed
+from lib.machine import docker, give_cpus
+from lib.testbed import CONTROL_PLANE, NODE_LABEL, ROOT, Json
 
 from experiments_lib import programs
 from experiments_lib.programs import Cost, Program
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import PunctualError
 
-Json = dict[str, Any]
 NAMESPACE = "punctual-experiments"
+POOLS = "experiments-.*"
+"""Names of the pools."""
 IMAGE = "punctual-proteins"
-CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 CPU = 0.1
 """Cores of a processor."""
 STARTUP = 5.0
 """Seconds that a chunk takes to start, as its job declares them."""
 SAFETY = 1.1
 """A unit costs more on a busy machine than alone."""
-ROOT = place.ROOT
 EXAMPLE = ROOT / "examples/proteins"
 
 
@@ -47,53 +45,54 @@ class Ground:
         """Of the checkout that the image was built from; + behind it: with changes."""
         self._cores: dict[str, float] = {}
 
+    until = staticmethod(testbed.until)
+
     # before and after
 
-    def prepare(self, *, programs_too: bool = True) -> None:
-        """Have cluster, images and chart; clear what an earlier run left; measure the programs if they are needed."""
-        place.bring_up()
+    @contextmanager
+    def prepared(self, *, programs_too: bool = True) -> Iterator[None]:
+        """Have cluster, images and chart, measure the programs if they are needed; at the end give all back."""
+        testbed.bring_up()
         described = ["git", "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"]
         self.commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-        base = place.own_image()
+        base = testbed.own_image()
         self.image = base
         if programs_too:
             self.image = f"{IMAGE}:{base.rpartition(':')[2]}"
             self.say("Image: blastp and its data, on top of Punctual's")
             docker("build", "--quiet", "--network=host", "-t", self.image, "--build-arg", f"BASE={base}", str(EXAMPLE))
-            place.command("hack/cluster", "load-image", self.image)
+            testbed.command("hack/cluster", "load-image", self.image)
         # both workers must have the same CPU, so the operator runs on neither
-        place.install(
+        testbed.install(
             base,
             operator__nodeSelector=f'{{{CONTROL_PLANE}: ""}}',
             operator__tolerations=f"[{{key: {CONTROL_PLANE}, operator: Exists}}]",
         )
-        nodes = place.label_nodes(self.kubectl, own=True)
+        nodes = testbed.label_nodes(self.kubectl, own=True)
         if len(nodes) < 2:
             raise PunctualError("the experiments need two worker nodes: hack/cluster up --workers 2")
         self.nodes = nodes[:2]
         self._cores = {node: machine.cores(node) for node in self.nodes}
-        self.clear()
-        self.kubectl.run("create", "namespace", NAMESPACE)
-        if not programs_too:
-            return
-        self.create(self.pod("measure", self.nodes[0], programs.measuring_command()))
-        self.costs = programs.costs(self._message("measure", within=180))
-        self.say("CPU of a unit: " + ", ".join(f"{name} {1000 * c.unit:.1f} ms" for name, c in self.costs.items()))
+        with testbed.Borrowed(self.kubectl, namespaces=NAMESPACE, pools=POOLS):
+            try:
+                self.kubectl.run("create", "namespace", NAMESPACE)
+                if programs_too:
+                    self._measure()
+                yield
+            finally:
+                self.give(1.0)
 
-    def clear(self) -> None:
-        """Remove all that the experiments made, give nodes back what they had, and see all gone."""
-        self.reset()
-        self.kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
-        for node in self.nodes:
-            self.kubectl.run("label", "node", node, f"{NODE_LABEL}=main", "--overwrite")
+    def _measure(self) -> None:
+        self.create(self.pod("measure", self.nodes[0], programs.measuring_command()))
+        self.costs = programs.costs(testbed.termination(self.kubectl, NAMESPACE, "measure", within=180))
+        self.kubectl.run("delete", "pod", "measure", "-n", NAMESPACE)
+        self.say("CPU of a unit: " + ", ".join(f"{name} {1000 * c.unit:.1f} ms" for name, c in self.costs.items()))
 
     def reset(self) -> None:
         """Remove jobs and pools, and give nodes the CPU back that they had."""
         self.give(1.0)
         self.kubectl.run("delete", "divisiblejobs", "--all", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
-        pools = [p["metadata"]["name"] for p in self.kubectl.get("pools")["items"]]
-        if ours := [name for name in pools if name.startswith("experiments-")]:
-            self.kubectl.run("delete", "pool", *ours, "--timeout=60s")
+        testbed.remove(self.kubectl, pools=POOLS)
 
     # nodes
 
@@ -113,25 +112,9 @@ class Ground:
     def pool(self, name: str, *nodes: str, **spec: Any) -> int:
         """Have a pool of some nodes; return how many processors it has."""
         self.kubectl.run("label", "node", *nodes, f"{NODE_LABEL}={name}", "--overwrite")
-        self.create(
-            {
-                "apiVersion": "punctual.dev/v1alpha1",
-                "kind": "Pool",
-                "metadata": {"name": name},
-                "spec": {
-                    "nodeSelector": {"matchLabels": {NODE_LABEL: name}},
-                    "processor": {"cpu": f"{1000 * CPU:.0f}m", "memory": "128Mi"},
-                    "margin": "2s",
-                    **spec,
-                },
-            }
-        )
-
-        def status() -> Json:
-            found = self.kubectl.get("pool", name).get("status") or {}
-            return found if found.get("processors") and found.get("free") == found["processors"] else {}
-
-        return int(self.until(status, within=60, what=f"pool {name} to be ready")["processors"])
+        processor = {"cpu": f"{1000 * CPU:.0f}m", "memory": "128Mi"}
+        self.create(testbed.pool(name, **{"processor": processor, **spec}))
+        return int(testbed.ready_pool(self.kubectl, name, nodes=nodes)["processors"])
 
     # pods and jobs
 
@@ -185,7 +168,7 @@ class Ground:
 
     def create(self, body: Json) -> None:
         """Create an object."""
-        self.kubectl.run("create", "-f", "-", stdin=json.dumps(body))
+        testbed.create(self.kubectl, body)
 
     def jobs(self) -> dict[str, Json]:
         """Return all jobs by name."""
@@ -197,24 +180,3 @@ class Ground:
         words = ["-l", selector] if selector else []
         found = self.kubectl.get("pods", "-n", NAMESPACE, *words)["items"]
         return {pod["metadata"]["name"]: pod for pod in found if pod["status"].get("phase") == "Running"}
-
-    def until(self, found: Callable[[], Any], *, within: float, what: str) -> Any:
-        """Wait until something is there; return it."""
-        end = time.monotonic() + within
-        while not (seen := found()):
-            if time.monotonic() > end:
-                raise PunctualError(f"waited {within:.0f} s for {what}")
-            time.sleep(0.5)
-        return seen
-
-    def _message(self, pod: str, *, within: float) -> str:
-        def message() -> str:
-            status = self.kubectl.get("pod", pod, "-n", NAMESPACE)["status"]
-            if status.get("phase") == "Failed":
-                raise PunctualError(f"pod {pod} failed: {self.kubectl.run('logs', pod, '-n', NAMESPACE)}")
-            states = [one.get("state", {}) for one in status.get("containerStatuses") or ()]
-            return str(next((s["terminated"].get("message", "") for s in states if "terminated" in s), ""))
-
-        found = str(self.until(message, within=within, what=f"pod {pod} to end"))
-        self.kubectl.run("delete", "pod", pod, "-n", NAMESPACE)
-        return found

@@ -20,8 +20,9 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from lib.testbed import Json
 
-from experiments_lib.ground import NAMESPACE, Ground, Json
+from experiments_lib.ground import NAMESPACE, Ground
 from experiments_lib.host import PORT, SERVER, Client, ask
 from experiments_lib.pinned import Counters, Watched, limited, pinned
 from experiments_lib.samples import Spread

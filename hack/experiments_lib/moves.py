@@ -14,7 +14,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from experiments_lib.ground import NAMESPACE, Ground, Json
+from lib.testbed import Json
+
+from experiments_lib.ground import NAMESPACE, Ground
 from experiments_lib.guests import endless
 from experiments_lib.samples import Spread
 from punctual import reasons

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from statistics import fmean, median
 
+from lib.testbed import ROOT, Json
+
 from experiments_lib import draw
-from experiments_lib.ground import ROOT, Ground, Json
+from experiments_lib.ground import Ground
 from punctual.errors import PunctualError
 
 PAGE = ROOT / "docs/experiments.md"

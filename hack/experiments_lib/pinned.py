@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from demo_lib import machine
-from demo_lib.machine import docker, give_memory
+from lib import machine
+from lib.machine import docker, give_memory
 
 from punctual.errors import ClusterError, PunctualError
 from punctual_agent.cgroup import CgroupError, Hierarchy

@@ -12,8 +12,10 @@ from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 
+from lib.testbed import Json
+
 from experiments_lib import samples, watching
-from experiments_lib.ground import NAMESPACE, Ground, Json
+from experiments_lib.ground import NAMESPACE, Ground
 from experiments_lib.programs import PYTHON
 from experiments_lib.samples import Spread, Track
 from experiments_lib.solvers import SOLVERS

@@ -11,8 +11,10 @@ import json
 import time
 from dataclasses import asdict
 
+from lib.testbed import Json
+
 from experiments_lib import samples, watching
-from experiments_lib.ground import CPU, NAMESPACE, SAFETY, Ground, Json
+from experiments_lib.ground import CPU, NAMESPACE, SAFETY, Ground
 from experiments_lib.programs import PAGERANK, PROGRAMS, Program
 from experiments_lib.samples import Recovery, Spread
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
+from lib.testbed import Json
+
 from experiments_lib import samples, watching
-from experiments_lib.ground import NAMESPACE, Ground, Json
+from experiments_lib.ground import NAMESPACE, Ground
 from experiments_lib.programs import PROGRAMS
 from experiments_lib.samples import Spread, Track
 from experiments_lib.watching import Seen

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments_lib.ground import NAMESPACE, Ground, Json
+from lib.testbed import Json
+
+from experiments_lib.ground import NAMESPACE, Ground
 from punctual.errors import PunctualError
 
 TEXT = (Path(__file__).parent / "recorder.py").read_text(encoding="utf-8")

@@ -17,7 +17,6 @@ from proxy import MAKING
 from punctual.kube.cluster.client import ApiClient
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "hack"))  # for the browser
 APISERVER = ROOT / "hack" / "apiserver"
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]

@@ -3,23 +3,19 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from lib import prometheus
+from monitoring_lib.alerts import ALERTS
+from monitoring_lib.panels import DASHBOARDS
 from prometheus_client import generate_latest
 
 import punctual_agent.metrics
+from punctual import metric_names as names
+from punctual.kube import metrics
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "hack"))
-
-from lib import prometheus  # noqa: E402
-from monitoring_lib.alerts import ALERTS  # noqa: E402
-from monitoring_lib.panels import DASHBOARDS  # noqa: E402
-
-from punctual import metric_names as names  # noqa: E402
-from punctual.kube import metrics  # noqa: E402
 
 RULES = ROOT / "charts/punctual/alerts/punctual.yaml"
 START = 3_600

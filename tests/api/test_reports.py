@@ -15,13 +15,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from chaos_lib.hidden import told
 from lines import whole_lines
 from ports import kept_port
 from trees import Tree
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
-
-from chaos_lib.hidden import told
 
 from punctual import wire
 from punctual.kube.agents.report_server import LARGEST

@@ -10,34 +10,28 @@ import contextlib
 import fcntl
 import json
 import os
-import shlex
-import subprocess
-import sys
 import tempfile
 import uuid
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from lib import testbed
 from live import (
     LABEL,
     OWN_POOL,
     OWN_SPACE,
     POOL,
-    ROOT,
     Cluster,
     Space,
     eventually,
     left_behind,
-    pool_manifest,
     pool_status,
     room,
 )
 
-sys.path.insert(0, str(ROOT / "hack"))
-
-from demo_lib import place
-
 from punctual import errors
+from punctual.cli.kubectl import Kubectl
 from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.client import ApiClient
 
@@ -52,39 +46,6 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name == "test_chaos.py")  # behind the others: it leaves no node alone
 
 
-def _kind():
-    subprocess.run([ROOT / "hack/cluster", "up"], check=True, stdout=-1)
-    told = subprocess.run([ROOT / "hack/cluster", "env"], check=True, stdout=-1, text=True).stdout
-    env = dict(os.environ)
-    for line in told.splitlines():
-        name, _, value = line.removeprefix("export ").partition("=")
-        env[name] = os.path.expandvars("".join(shlex.split(value)))
-    cluster = Cluster(env, own=True)
-    cluster.image = os.environ.get("PUNCTUAL_IMAGE") or _built(cluster)
-    cluster.run(ROOT / "hack/cluster", "load-image", cluster.image)
-    cluster.kubectl("label", "node", "-l", "!node-role.kubernetes.io/control-plane", f"{LABEL}={POOL}", "--overwrite")
-    return cluster
-
-
-def _clear(cluster):
-    """Remove what a run that was broken off has left: its pods would take room for ever."""
-    for kind, pattern in (("namespace", OWN_SPACE), ("pool", OWN_POOL)):
-        if cluster.run("kubectl", "get", kind, check=False).returncode:
-            continue  # there are no pools before the first installation
-        names = cluster.kubectl("get", kind, "-o", "jsonpath={.items[*].metadata.name}").split()
-        if left := [name for name in names if pattern.fullmatch(name)]:
-            cluster.kubectl("delete", kind, *left, "--wait=false")
-
-
-def _built(cluster):
-    """Build the image, named by its contents so that pods of another are replaced."""
-    tag = cluster.run(ROOT / "hack/image").stdout.strip()
-    identity = cluster.run("docker", "image", "inspect", "--format", "{{.Id}}", tag).stdout.strip()
-    image = f"{tag.partition(':')[0]}:{identity.removeprefix('sha256:')[:12]}"
-    cluster.run("docker", "tag", tag, image)
-    return image
-
-
 @pytest.fixture(scope="session")
 def alone():
     """The right to the local cluster: tests of two checkouts would take each other's processors and leaders."""
@@ -96,20 +57,23 @@ def alone():
 @pytest.fixture(scope="session")
 def cluster(alone):
     """The cluster, with the chart of this checkout installed and the pool ready."""
-    if place.own_cluster():
-        cluster = _kind()
-    else:
-        cluster = Cluster(dict(os.environ), own=False)
-        cluster.image = place.given_image()
-    _clear(cluster)
+    own = testbed.own_cluster()
+    with mock.patch.dict(os.environ):  # other tests keep their environment
+        if own:
+            testbed.bring_up()
+        image = testbed.own_image() if own and not os.environ.get("PUNCTUAL_IMAGE") else testbed.given_image()
+        if own:
+            testbed.command("hack/cluster", "load-image", image)
+        kubectl = Kubectl()
+        # pods of a run that was broken off would take room for ever
+        testbed.remove(kubectl, namespaces=OWN_SPACE, pools=OWN_POOL, wait=False)
+        cluster = Cluster(dict(os.environ), image, testbed.label_nodes(kubectl, own=own), own=own)
     cluster.install()
-    nodes = json.loads(cluster.kubectl("get", "nodes", "-l", f"{LABEL}={POOL}", "-o", "json"))["items"]
-    cluster.nodes = sorted(node["metadata"]["name"] for node in nodes)
     assert len(cluster.nodes) >= 2, f"two nodes with the label {LABEL}={POOL} are needed"
     there = cluster.kubectl("get", "pool", POOL, "--ignore-not-found", "-o", "jsonpath={.spec.processor.cpu}")
     assert there in ("", "100m"), f"Pool {POOL} has processors of {there}, the tests need some of 100m"
     if not there:
-        cluster.kubectl("create", "-f", "-", stdin=json.dumps(pool_manifest(POOL, {LABEL: POOL})))
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(testbed.pool(POOL)))
     yield cluster
     if not there:
         cluster.kubectl("delete", "pool", POOL)

@@ -8,8 +8,8 @@ import contextlib
 import json
 import random
 
+from lib import testbed
 from live import (
-    LABEL,
     LOWEST,
     agent_state,
     agents_never_restarted,
@@ -21,7 +21,6 @@ from live import (
     kept_waiting,
     lend,
     note,
-    pool_manifest,
     stranger,
 )
 
@@ -386,7 +385,7 @@ async def test_guests_leave_when_their_pool_is_deleted_and_go_on_when_it_is_back
         assert not space.status("moved").get("chunks")
         kept = space.status("moved")["units"]["done"]
         assert kept > 0
-        cluster.kubectl("create", "-f", "-", stdin=json.dumps(pool_manifest(own, {LABEL: own})))
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(testbed.pool(own)))
         await hurried(space, "moved")
         await counted_once(space, "moved", 200)
         assert note(guests(space, "moved")[-1], "begin") > 0

@@ -6,7 +6,8 @@ import sys
 import uuid
 
 import pytest
-from live import LABEL, POOL, ROOT, SYSTEM, eventually, pool_manifest
+from lib import testbed
+from live import LABEL, POOL, ROOT, SYSTEM, eventually
 
 from punctual.kube.kinds.pools.pools import FINALIZER
 
@@ -136,4 +137,4 @@ async def test_what_a_hook_left_is_released_by_hand_and_all_is_removed(cluster, 
         cluster.kubectl("label", "node", *cluster.nodes, f"{LABEL}={POOL}", "--overwrite")
         cluster.install()
         if POOL not in pools(cluster):
-            cluster.kubectl("create", "-f", "-", stdin=json.dumps(pool_manifest(POOL, {LABEL: POOL})))
+            cluster.kubectl("create", "-f", "-", stdin=json.dumps(testbed.pool(POOL)))

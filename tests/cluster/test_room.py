@@ -6,6 +6,7 @@ import json
 import uuid
 
 import pytest
+from lib import testbed
 from live import (
     LABEL,
     SYSTEM,
@@ -15,7 +16,6 @@ from live import (
     has_no_room,
     lend,
     note,
-    pool_manifest,
     pool_status,
     ready,
     stranger,
@@ -141,7 +141,7 @@ async def crowded(space, client, pool, node, size):
 async def untouched(space, client, pool, node, size):
     """Hold Taint: the stranger stays outside. A pool cannot be shrunk below its promises, nor shared."""
     young = f"{pool}-2"
-    overlapping = pool_manifest(young, {LABEL: pool})
+    overlapping = testbed.pool(young, nodeSelector={"matchLabels": {LABEL: pool}})
     await space.kubectl("create", "-f", "-", stdin=json.dumps(overlapping))
     try:
         await space.kubectl("patch", "pool", pool, "--type=merge", "-p", shrunk("700m"))

@@ -3,14 +3,10 @@
 import asyncio
 import contextlib
 import json
-import sys
 
 import pytest
-from live import POOL, ROOT, condition, eventually
-
-sys.path.insert(0, str(ROOT / "hack"))
-
 from chaos_lib.templates import LIMIT_RANGE, TAINT, TEMPLATES, Template
+from live import POOL, condition, eventually
 
 from punctual.notation.duration import parse_time
 

@@ -8,10 +8,12 @@ import re
 import subprocess
 import time
 import uuid
-from pathlib import Path
 
 import pytest
 import yaml
+from lib import testbed
+from lib.testbed import NODE_LABEL as LABEL
+from lib.testbed import POOL, ROOT, SYSTEM, condition, container, is_ready
 
 from punctual import errors
 from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS
@@ -19,13 +21,9 @@ from punctual.kube.cluster.pods import foreign_pod
 from punctual.labels import JOB_LABEL, KIND_LABEL, PLACEHOLDER
 from punctual.notation.quantity import parse_cores
 
-ROOT = Path(__file__).parents[2]
-POOL = "main"
-LABEL = "punctual.dev/pool"
-SYSTEM = "punctual"
-OWN_SPACE = re.compile(r"t-[0-9a-f]{8}")
+OWN_SPACE = r"t-[0-9a-f]{8}"
 """Names of tests' own namespaces."""
-OWN_POOL = re.compile(r"own-[0-9a-f]{6}(-2)?")
+OWN_POOL = r"own-[0-9a-f]{6}(-2)?"
 """Names of tests' own pools."""
 
 WORK = """
@@ -111,12 +109,12 @@ async def stalls(client):
 class Cluster:
     """What does not change during a run: how to get there, the image, the nodes."""
 
-    def __init__(self, env, *, own):
+    def __init__(self, env, image, nodes, *, own):
         self.env = env
         self.own = own
         self.kubeconfig = env.get("KUBECONFIG")
-        self.image = ""
-        self.nodes = []
+        self.image = image
+        self.nodes = nodes
 
     def run(self, *argv, stdin=None, check=True):
         done = subprocess.run(argv, env=self.env, input=stdin, capture_output=True, text=True, check=False)
@@ -128,10 +126,8 @@ class Cluster:
 
     def install(self):
         """Install the chart of this checkout, or upgrade it: all tests share it, so each installs it like this."""
-        repository, _, tag = self.image.rpartition(":")
-        values = {"image.repository": repository, "image.tag": json.dumps(tag), "page.enabled": "true"}
-        words = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
-        self.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, *words)
+        program, *words = testbed.chart(self.image)
+        self.run(ROOT / program, *words)
 
     def refused(self, *words, stdin=None):
         """Run kubectl, which must fail; return what it says."""
@@ -147,13 +143,7 @@ class Cluster:
 
     def caps(self, pod):
         """Return {cgroup: (quota, period)} in microseconds of a pod and its containers, as the kernel says."""
-        uid = pod["metadata"]["uid"]
-        find = f"find /sys/fs/cgroup \\( -path '*{uid}*' -o -path '*{uid.replace('-', '_')}*' \\) "
-        script = (
-            f"for f in $({find} -name cpu.cfs_quota_us); do echo ${{f%/*}} $(cat $f ${{f%quota_us}}period_us); done; "
-            f"for f in $({find} -name cpu.max); do echo ${{f%/*}} $(cat $f); done"
-        )
-        found = [line.split() for line in self.on_node(pod["spec"]["nodeName"], script).splitlines()]
+        found = [line.split() for line in self.on_node(pod["spec"]["nodeName"], testbed.caps(pod)).splitlines()]
         return {folder: (int(quota), int(period)) for folder, quota, period in found}
 
     def set_quota(self, node, folder, quota):
@@ -194,8 +184,7 @@ class Cluster:
 
     def signal(self, pod, name):
         """Send a signal to all processes of a pod's first container, whose pod stays."""
-        identity = container(pod)
-        script = f"kill -{name} $(cat $(find /sys/fs/cgroup -path '*{identity}*' -name cgroup.procs | head -n 1))"
+        script = testbed.signalling(container(pod), name)
         if name == "CONT":  # its kubelet may have ended what stood still
             script += " || true"
         self.on_node(pod["spec"]["nodeName"], script)
@@ -395,7 +384,7 @@ async def lend(cluster, client, node, **spec):
     """Let a pool of the test's own have a node of the pool that all share; yield its name."""
     name = f"own-{uuid.uuid4().hex[:6]}"
     cluster.kubectl("label", "node", node, f"{LABEL}={name}", "--overwrite")
-    cluster.kubectl("create", "-f", "-", stdin=json.dumps(pool_manifest(name, {LABEL: name}, **spec)))
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(testbed.pool(name, **spec)))
     try:
         yield name
     finally:
@@ -451,7 +440,7 @@ async def left_behind(client):
         if pod["status"]["phase"] in ("Pending", "Running")
         and (
             "deletionTimestamp" in pod["metadata"]
-            or OWN_SPACE.fullmatch(pod["metadata"]["namespace"])
+            or re.fullmatch(OWN_SPACE, pod["metadata"]["namespace"])
             or PLACEHOLDER in (pod["metadata"].get("labels") or {})
         )
     ]
@@ -527,22 +516,6 @@ async def agents_never_restarted(cluster):
     await eventually(fresh, within=180)
 
 
-def is_ready(pod):
-    """Whether all containers of a pod are ready."""
-    return all(c["ready"] for c in pod["status"].get("containerStatuses") or [{"ready": False}])
-
-
-def condition(status, kind):
-    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
-
-
-def container(pod):
-    """Return the runtime's identity of a pod's first container."""
-    name = pod["spec"]["containers"][0]["name"]
-    statuses = pod["status"]["containerStatuses"]
-    return next(s["containerID"] for s in statuses if s["name"] == name).rpartition("/")[2]
-
-
 def version(body):
     return int(body["metadata"]["resourceVersion"])
 
@@ -555,12 +528,6 @@ def note(pod, name):
 def covers(ranges, units):
     """Whether ranges follow each other from 0 to ``units``: each unit once."""
     return [r[0] for r in ranges] == [0, *(r[1] for r in ranges[:-1])] and ranges[-1][1] == units
-
-
-def pool_manifest(name, labels, **spec):
-    standard = {"nodeSelector": {"matchLabels": labels}, "processor": {"cpu": "100m", "memory": "64Mi"}, "margin": "2s"}
-    spec = {**standard, **spec}
-    return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
 
 
 async def pool_status(client, name=POOL):

@@ -1,15 +1,10 @@
 """The reckoning of hack/chaos finds what must not be: each forgery is found, and what is right is let alone."""
 
 import copy
-import sys
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
-
 from chaos_lib import faults, hidden, ledger
 from chaos_lib.faults import FAULTS, Scene, drawn
 from chaos_lib.ground import NothingThere

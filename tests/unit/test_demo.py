@@ -1,14 +1,15 @@
 """The demo's arithmetic is that of admission: its jobs need just the processors that it says."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from demo_lib import objects, programs, sizes
 from hypothesis import given
 from hypothesis import strategies as st
+from lib import testbed
 
 from punctual.kube.api import DivisibleJob, parse
 from punctual.scheduling.model.discipline import Order
@@ -18,11 +19,6 @@ from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.timeline import Placement, Timeline
 from punctual.theory.cost import Cost
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
-
-from demo_lib import objects, programs, sizes
-from demo_lib import place as ground
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,10 +66,10 @@ def sizes_chi(few, many, small, large):
 def test_the_nodes_have_the_image_by_the_name_of_the_examples(monkeypatch):
     """Where no registry can be reached, a job that names an image which is not on its node never starts."""
     ran = []
-    monkeypatch.setattr(ground, "command", lambda *words, **_: ran.append(words) or "punctual:dev")
+    monkeypatch.setattr(testbed, "command", lambda *words, **_: ran.append(words) or "punctual:dev")
     done = subprocess.CompletedProcess([], 0, "sha256:0123456789abcdef\n")
-    monkeypatch.setattr(ground.subprocess, "run", lambda *_, **__: done)
-    assert ground.own_image() == "punctual:0123456789ab"
+    monkeypatch.setattr(testbed.subprocess, "run", lambda *_, **__: done)
+    assert testbed.own_image() == "punctual:0123456789ab"
     assert ("hack/cluster", "load-image", "punctual:0123456789ab", "punctual:dev") in ran
     for file in (ROOT / "examples").glob("*/job.yaml"):
         text = file.read_text()

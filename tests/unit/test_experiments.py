@@ -1,20 +1,15 @@
 """What the experiments compute from samples, and the load that follows from their seed."""
 
 import json
-import sys
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
-
 from experiments_lib import guests, moves, page, rate, samples, storm, watching
 from experiments_lib.outcome import Ended, outcome
 from experiments_lib.programs import PROGRAMS, costs
+from hypothesis import given
+from hypothesis import strategies as st
 
 from punctual.errors import PunctualError
 

@@ -3,20 +3,17 @@
 import hashlib
 import io
 import re
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
+from krew_lib.archive import build
+from krew_lib.manifest import manifest, text
+
+from punctual import __version__
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "hack"))
-
-from krew_lib.archive import build  # noqa: E402
-from krew_lib.manifest import manifest, text  # noqa: E402
-
-from punctual import __version__  # noqa: E402
 
 
 @pytest.fixture(scope="module")

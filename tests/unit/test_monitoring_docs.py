@@ -1,17 +1,15 @@
 """The file of alerts is made from its source, and each alert has its runbook."""
 
 import re
-import sys
 from pathlib import Path
 
+import monitoring
+from monitoring_lib.alerts import ALERTS, RUNBOOKS
+from monitoring_lib.panels import DASHBOARDS
+
+from punctual import metric_names as names
+
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "hack"))
-
-import monitoring  # noqa: E402
-from monitoring_lib.alerts import ALERTS, RUNBOOKS  # noqa: E402
-from monitoring_lib.panels import DASHBOARDS  # noqa: E402
-
-from punctual import metric_names as names  # noqa: E402
 
 UNSEEN = {names.OPERATOR_BUILD, names.STATISTICAL_OPEN, names.CPU_PERIOD, names.AGENT_EPOCH, names.CLOCK_DOUBTS,
           names.REPORTED_QUOTA, names.REPORTED_DRIFT}  # fmt: skip

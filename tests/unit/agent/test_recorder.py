@@ -1,10 +1,7 @@
 """What the experiments' recorder prints of a pod: it uses the agent's own modules, so it must keep up with them."""
 
 import json
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
 from experiments_lib import recorder, watching
 
 POD = "11111111-1111-1111-1111-111111111111"

@@ -152,7 +152,6 @@ def test_simulate(punctual_, tmp_path):
 
 
 def test_krews_archive_installs_itself_at_its_first_start(tmp_path):
-    sys.path.append(str(ROOT / "hack"))
     from krew_lib.archive import build
 
     with tarfile.open(fileobj=io.BytesIO(build())) as archive:

@@ -1,13 +1,8 @@
 """What the net checks, against histories that must not be: each rule fails."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "hack"))
-
 from chaos_lib.ledger import Struck
 from edge.applications import Application, Applications
 from edge.ends import differences, surplus
