@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from lib import testbed
 from lib.testbed import NODE_LABEL, SYSTEM
 
 from chaos_lib.ground import CPU, NAMESPACES, Ground, NothingThere
@@ -325,25 +326,14 @@ async def _job_deleted(scene: Scene) -> str:
 async def _stranger(scene: Scene, *, pushing: bool) -> AsyncIterator[str]:
     """Put a foreign pod on the pool's nodes for a while."""
     cpu = scene.rng.choice((100, 200, 300))
-    main = {
-        "name": "main",
-        "image": scene.ground.image,
-        "command": ["sleep", "600"],
-        "resources": {"requests": {"cpu": f"{cpu}m"}},
-    }
-    spec: Json = {"containers": [main], "nodeSelector": {NODE_LABEL: POOL}, "terminationGracePeriodSeconds": 0}
+    spec: Json = {"requests": {"cpu": f"{cpu}m"}, "nodeSelector": {NODE_LABEL: POOL}}
     if pushing:
         spec["priorityClassName"] = PRIORITY
-        path = PRIORITIES.path()
-        body = {
-            "apiVersion": PRIORITIES.version,
-            "kind": "PriorityClass",
-            "metadata": {"name": PRIORITY},
-            "value": 1000,
-        }
-        await scene.ground.create(path, body)
+        meta = {"name": PRIORITY}
+        first = {"apiVersion": PRIORITIES.version, "kind": "PriorityClass", "metadata": meta, "value": 1000}
+        await scene.ground.create(PRIORITIES.path(), first)
     name = f"stranger-{scene.rng.randrange(10**9):x}"
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+    body = testbed.pod(name, NAMESPACE, scene.ground.image, ["sleep", "600"], **spec)
     try:
         await scene.ground.create(PODS.path(namespace=NAMESPACE), body)
     except Forbidden:

@@ -257,8 +257,10 @@ class Ground:
         started: set[str] = set()
         end = asyncio.get_running_loop().time() + 180
         try:
-            for node, path in paths.items():
-                await self.create(path.rpartition("/")[0], _canary(node, self.image))
+            for node in paths:
+                canary = testbed.pod(f"canary-{node}", SYSTEM, self.image, ["sleep", "600"], nodeName=node)
+                canary["spec"]["tolerations"] = [{"operator": "Exists"}]
+                await self.create(PODS.path(namespace=SYSTEM), canary)
             while started != paths.keys() and asyncio.get_running_loop().time() < end:
                 await asyncio.sleep(0.5)
                 for node in paths.keys() - started:
@@ -328,21 +330,6 @@ class Ground:
         if len(leading) != 1 or not holder.startswith(leading[0]):
             return f"the leader's label is on {leading}, the lease {holder!r}'s"
         return ""
-
-
-def _canary(node: str, image: str) -> Json:
-    """Return a pod for that node that asks for nothing."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"canary-{node}"},
-        "spec": {
-            "nodeName": node,
-            "tolerations": [{"operator": "Exists"}],
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "main", "image": image, "command": ["sleep", "600"]}],
-        },
-    }
 
 
 def pool_manifest() -> Json:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from lib import testbed
 from lib.testbed import NODE_LABEL, POOL, Json
 
@@ -70,17 +73,13 @@ def guest(program: Program, cost: Cost, *, name: str, units: int, image: str) ->
 
 def visitor(image: str, node: str) -> Json:
     """Return a pod that is some of a node's own work: it uses all CPU that it gets."""
-    made = _pod("visitor", image, ["python3", "-c", "while True: pass"], {})
-    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "200m", "memory": "16Mi"}}
-    return made
+    requests, there = {"cpu": "200m", "memory": "16Mi"}, {"kubernetes.io/hostname": node}
+    return _pod("visitor", image, ["python3", "-c", "while True: pass"], requests=requests, nodeSelector=there)
 
 
 def measuring_pod(image: str) -> Json:
     """Return the pod that finds out what units cost, on a node of the pool."""
-    made = _pod("measure", image, measuring_command(), {})
-    made["spec"]["nodeSelector"] = {NODE_LABEL: POOL}
-    return made
+    return _pod("measure", image, measuring_command(), nodeSelector={NODE_LABEL: POOL})
 
 
 def lone_pod(program: Program, image: str, *, name: str, units: int) -> Json:
@@ -88,33 +87,19 @@ def lone_pod(program: Program, image: str, *, name: str, units: int) -> Json:
 
     It asks for nothing, so it takes what is idle, and keeps away from the pool's nodes where it can.
     """
-    made = _pod(
-        name,
-        image,
-        list(program.command),
-        {"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": str(units), "PUNCTUAL_TOTAL": str(units), "PUNCTUAL_DIR": "/tmp"},
-    )
     elsewhere = {"matchExpressions": [{"key": NODE_LABEL, "operator": "DoesNotExist"}]}
-    made["spec"]["affinity"] = {
-        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": elsewhere}]}
-    }
-    made["spec"]["tolerations"] = [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": elsewhere}]}
+    tolerations = [{"key": testbed.CONTROL_PLANE, "operator": "Exists"}]
+    made = _pod(name, image, program.command, affinity={"nodeAffinity": preferred}, tolerations=tolerations)
+    units_alone = {"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": str(units), "PUNCTUAL_TOTAL": str(units)}
+    made["spec"]["containers"][0]["env"] = testbed.environment({**units_alone, "PUNCTUAL_DIR": "/tmp"})
     return made
 
 
-def _pod(name: str, image: str, command: list[str], environment: dict[str, str]) -> Json:
-    container = {
-        "name": "main",
-        "image": image,
-        "command": command,
-        "env": [{"name": key, "value": value} for key, value in environment.items()],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": MARK},
-        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]},
-    }
+def _pod(name: str, image: str, command: Sequence[str], **spec: Any) -> Json:
+    made = testbed.pod(name, NAMESPACE, image, command, restartPolicy="Never", terminationGracePeriodSeconds=1, **spec)
+    made["metadata"]["labels"] = MARK
+    return made
 
 
 OWN = "examples/first/job.yaml"

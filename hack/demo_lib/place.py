@@ -48,15 +48,8 @@ def clean(kubectl: Kubectl) -> None:
 
 def apply(kubectl: Kubectl, body: Json) -> None:
     """Create an object, or change it into what is said."""
-    kubectl.run(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--field-manager=punctual-demo",
-        "-f",
-        "-",
-        stdin=json.dumps(body),
-    )
+    how = ("--server-side", "--force-conflicts", "--field-manager=punctual-demo")
+    kubectl.run("apply", *how, "-f", "-", stdin=json.dumps(body))
 
 
 def pool_is_ours(kubectl: Kubectl) -> None:

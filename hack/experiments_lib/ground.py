@@ -145,26 +145,15 @@ class Ground:
 
     def pod(self, name: str, node: str, command: Sequence[str], **environment: str) -> Json:
         """Return a pod for a node that the agent reports, but that the operator gives no cap."""
-        container = {
-            "name": "main",
-            "image": self.image,
-            "command": list(command),
-            "env": [{"name": key, "value": value} for key, value in environment.items()],
-            "resources": {"requests": {"cpu": f"{1000 * CPU:.0f}m"}},
+        requests = {"cpu": f"{1000 * CPU:.0f}m"}
+        volumes = [{"name": "punctual", "emptyDir": {}}]
+        where = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "volumes": volumes}
+        made = testbed.pod(name, NAMESPACE, self.image, command, requests=requests, **where)
+        made["spec"]["containers"][0] |= {
+            "env": testbed.environment(environment),
             "volumeMounts": [{"name": "punctual", "mountPath": "/punctual"}],
         }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {
-                "nodeName": node,
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 1,
-                "containers": [container],
-                "volumes": [{"name": "punctual", "emptyDir": {}}],
-            },
-        }
+        return made
 
     def create(self, body: Json) -> None:
         """Create an object."""

@@ -12,10 +12,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from lib.machine import docker
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import PunctualError
 
@@ -58,11 +59,9 @@ def own_image() -> str:
     The nodes also get it by the name that the examples have.
     """
     built = command("hack/image")
-    made = subprocess.run(
-        ["docker", "image", "inspect", "--format", "{{.Id}}", built], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    image = f"{built.partition(':')[0]}:{made.removeprefix('sha256:')[:12]}"
-    subprocess.run(["docker", "tag", built, image], check=True)
+    identity = docker("image", "inspect", "--format", "{{.Id}}", built)
+    image = f"{built.partition(':')[0]}:{identity.removeprefix('sha256:')[:12]}"
+    docker("tag", built, image)
     command("hack/cluster", "load-image", image, built)
     return image
 
@@ -131,14 +130,14 @@ def ready_pool(kubectl: Kubectl, name: str, *, nodes: Collection[str] = (), with
     """Wait until a pool is ready with all these nodes, and none of its processors is in use; return its status."""
     status: Json = {}
 
-    def is_ready() -> bool:
+    def whole() -> bool:
         nonlocal status
         there = kubectl.get("pool", name)
         status = there.get("status") or {}
         current = status.get("observedGeneration") == there["metadata"]["generation"]
         free = status.get("free") == status.get("processors")
-        whole = {n["name"] for n in status.get("nodes") or () if n["processors"]} >= set(nodes)
-        return current and condition(status, "Ready").get("status") == "True" and free and whole
+        everywhere = {n["name"] for n in status.get("nodes") or () if n["processors"]} >= set(nodes)
+        return current and condition(status, "Ready").get("status") == "True" and free and everywhere
 
     def what() -> str:
         left_out = [f"{n['name']}: {n['reason']}" for n in status.get("nodes") or () if n.get("reason")]
@@ -146,7 +145,7 @@ def ready_pool(kubectl: Kubectl, name: str, *, nodes: Collection[str] = (), with
         used = f"; {status['processors'] - status['free']} processors are in use" if status.get("processors") else ""
         return f"Pool {name} to be ready: {said}{used} {', '.join(left_out)}".strip()
 
-    until(is_ready, within=within, what=what)
+    until(whole, within=within, what=what)
     return status
 
 
@@ -156,6 +155,20 @@ def ready_pool(kubectl: Kubectl, name: str, *, nodes: Collection[str] = (), with
 def create(kubectl: Kubectl, body: Json) -> None:
     """Create an object."""
     kubectl.run("create", "-f", "-", stdin=json.dumps(body))
+
+
+def pod(
+    name: str, namespace: str, image: str, command: Sequence[str], *, requests: Json | None = None, **spec: Any
+) -> Json:
+    """Return a pod of one container, which may be ended at once."""
+    main: Json = {"name": "main", "image": image, "command": [*command], "resources": {"requests": requests or {}}}
+    spec = {"containers": [main], "terminationGracePeriodSeconds": 0, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def environment(variables: Mapping[str, str]) -> list[Json]:
+    """Return a container's environment."""
+    return [{"name": key, "value": value} for key, value in variables.items()]
 
 
 def condition(status: Json, kind: str) -> Json:

@@ -17,8 +17,9 @@ import pytest
 import yaml
 from drawn import manifests
 from hypothesis import HealthCheck, Phase, given, settings
+from lib.testbed import condition
 from process import OperatorProcess
-from server import GROUP, MERGE, Server, condition, job
+from server import GROUP, MERGE, Server, job
 
 from punctual import reasons
 from punctual.kube.api import KINDS, DivisibleJob, Pool, Profile

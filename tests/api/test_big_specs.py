@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from lib.testbed import condition
 from process import OperatorProcess
-from server import GROUP, Server, condition, job
+from server import GROUP, Server, job
 
 from punctual import reasons
 from punctual.kube.api import KINDS, crd

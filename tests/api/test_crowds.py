@@ -12,8 +12,9 @@ import time
 import uuid
 
 import pytest
+from lib.testbed import condition
 from process import OperatorProcess
-from server import condition, job, pool
+from server import job, pool
 from settled import settle
 
 from punctual import errors, reasons

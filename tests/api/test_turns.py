@@ -8,7 +8,7 @@ import time
 
 import pytest
 from life import life
-from stage import CONTAINER, GROUP
+from stage import CONTAINER
 
 from punctual.kube.api.resources import JOBS, POOLS, PROFILES
 from punctual.kube.cluster.pod_manifest import STEP
@@ -66,7 +66,7 @@ async def planned(stage):
 async def add_profile(stage):
     """Make a profile that knows what six chunks took; return where it is."""
     meta = {"name": "table", "namespace": stage.namespace}
-    body = {"apiVersion": GROUP, "kind": "Profile", "metadata": meta, "spec": {}}
+    body = {"apiVersion": PROFILES.version, "kind": "Profile", "metadata": meta, "spec": {}}
     await stage.client.create(PROFILES.path(namespace=stage.namespace), body)
     path = PROFILES.path(namespace=stage.namespace, name="table")
     status = {"status": {"classes": [{"pool": stage.pool, **SEEN}]}}

@@ -456,23 +456,9 @@ def guest(space, name, units, **more):
 
 def stranger(cluster, space, node, cpu="10m", **spec):
     """Return a pod of somebody else for that node."""
-    main = {
-        "name": "main",
-        "image": cluster.image,
-        "command": ["sleep", "600"],
-        "resources": {"requests": {"cpu": cpu}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"stranger-{cpu}-{node}", "namespace": space.namespace},
-        "spec": {
-            "containers": [main],
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 0,
-            **spec,
-        },
-    }
+    name, there = f"stranger-{cpu}-{node}", {"kubernetes.io/hostname": node}
+    spec = {"requests": {"cpu": cpu}, "nodeSelector": there, **spec}
+    return testbed.pod(name, space.namespace, cluster.image, ["sleep", "600"], **spec)
 
 
 def has_no_room(space, name):

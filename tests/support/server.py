@@ -6,6 +6,8 @@ import ssl
 import time
 from urllib.parse import urlsplit
 
+from lib import testbed
+
 from punctual.kube.api import KINDS
 
 GROUP = "/apis/punctual.dev/v1alpha1"
@@ -134,13 +136,9 @@ class Server:
 
 
 def pool(name, **spec):
-    spec = {
-        "nodeSelector": {"matchLabels": {"pool": name}},
-        "processor": {"cpu": "1", "memory": "64Mi"},
-        "margin": "2s",
-        **spec,
-    }
-    return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
+    """Return a pool of the nodes with the label ``pool``: there are no agents, so it may be large."""
+    large = {"nodeSelector": {"matchLabels": {"pool": name}}, "processor": {"cpu": "1", "memory": "64Mi"}}
+    return testbed.pool(name, **{**large, **spec})
 
 
 def job(name, namespace, of, **spec):
@@ -155,8 +153,3 @@ def job(name, namespace, of, **spec):
     }
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "metadata": meta, "spec": spec}
-
-
-def condition(status, kind):
-    """Return a condition, {} where it is not there."""
-    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})

@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 
 import aiohttp
+from server import job, pool
 
 from punctual import errors, wire
 from punctual.kube import api
@@ -22,7 +23,6 @@ from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.ranges import Ranges
 
-GROUP = api.API_VERSION
 UNITS = 40
 SERVICE = "punctual"
 CONTAINER = {"name": "main", "image": "work:1", "imageID": "", "ready": False, "restartCount": 0}
@@ -77,12 +77,7 @@ class Stage:
         # admission taints a new node until a controller, that is not here, sees it ready
         await self.client.patch_merge(NODES.path(name=self.node), {"spec": {"taints": None}})
         await self.node_is(ready=True)
-        pool = {
-            "nodeSelector": {"matchLabels": {"pool": self.pool}},
-            "processor": {"cpu": "1", "memory": "64Mi"},
-            "margin": "1s",
-        }
-        await self._served(POOLS.path(), _manifest("Pool", self.pool, pool))
+        await self._served(POOLS.path(), pool(self.pool, margin="1s"))
         await self._hire()
 
     async def node_is(self, *, ready):
@@ -94,18 +89,16 @@ class Stage:
     async def add_job(self, name="job", **spec):
         """Create a job; the first one is the one that is followed."""
         template = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
-        spec = {
-            "pool": self.pool,
+        standard = {
             "units": UNITS,
             "deadline": "20m",
             "cost": {"perUnit": "100ms", "startup": "500ms"},
             "processors": {"min": 2, "max": 2},
-            "template": template,
             "reduce": {"duration": "1s", "template": template},
-            **spec,
         }
-        spec = {field: value for field, value in spec.items() if value is not None}
-        made = await self._served(JOBS.path(namespace=self.namespace), _manifest("DivisibleJob", name, spec))
+        body = job(name, self.namespace, self.pool, **{**standard, **spec})
+        body["spec"] = {field: value for field, value in body["spec"].items() if value is not None}
+        made = await self._served(JOBS.path(namespace=self.namespace), body)
         self.uid = self.uid or made["metadata"]["uid"]
         return made
 
@@ -328,9 +321,9 @@ class Stage:
         await self.until(lambda: self.status.get("finishTime"), within=within)
 
         async def at_rest():
-            pool = await self.client.get(POOLS.path(name=self.pool))
-            status = pool.get("status") or {}
-            return status.get("free") == 3 and not status["queue"] and not pool["metadata"].get("finalizers")
+            there = await self.client.get(POOLS.path(name=self.pool))
+            status = there.get("status") or {}
+            return status.get("free") == 3 and not status["queue"] and not there["metadata"].get("finalizers")
 
         await self.until(at_rest, within=within)
         await self.until(lambda: all(_ended(self.pods[u]) for u in self.there), within=within)
@@ -403,10 +396,6 @@ class Stage:
                 begin, _, end = key.partition("-")
                 self.results_seen.append((int(begin), int(end)))
                 assert data[key] == self.did[int(begin), int(end)]
-
-
-def _manifest(kind, name, spec):
-    return {"apiVersion": GROUP, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _range(pod):

@@ -67,8 +67,7 @@ def test_the_nodes_have_the_image_by_the_name_of_the_examples(monkeypatch):
     """Where no registry can be reached, a job that names an image which is not on its node never starts."""
     ran = []
     monkeypatch.setattr(testbed, "command", lambda *words, **_: ran.append(words) or "punctual:dev")
-    done = subprocess.CompletedProcess([], 0, "sha256:0123456789abcdef\n")
-    monkeypatch.setattr(testbed.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(testbed, "docker", lambda *_: "sha256:0123456789abcdef")
     assert testbed.own_image() == "punctual:0123456789ab"
     assert ("hack/cluster", "load-image", "punctual:0123456789ab", "punctual:dev") in ran
     for file in (ROOT / "examples").glob("*/job.yaml"):
