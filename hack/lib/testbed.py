@@ -241,7 +241,7 @@ def caps(pod: Json) -> str:
 
 
 def remove(kubectl: Kubectl, *, namespaces: str = "", pools: str = "", wait: bool = True) -> None:
-    """Remove the namespaces and pools whose whole names match these patterns, and see them gone."""
+    """Remove the namespaces and pools with names that match these patterns as a whole, and see them gone."""
     installed = "pools" in kubectl.run("api-resources", "--api-group=punctual.dev", "-o", "name")
     for kind, pattern in (("namespace", namespaces), *([("pool", pools)] if installed else [])):
         if left := [name for name in _names(kubectl, kind) if re.fullmatch(pattern, name)]:
