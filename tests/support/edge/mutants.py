@@ -20,16 +20,17 @@ class Mutant:
     text: str
     instead: str
 
+    @property
+    def path(self):
+        """The module's path below the root."""
+        return Path("node-agent" if self.module.startswith(AGENT) else "operator/punctual/kube", self.module)
+
     def plant(self, folder):
         """Copy operator and agent into a folder, with the fault; return the folder."""
         for part in ("operator", "node-agent"):
             shutil.copytree(ROOT / part, Path(folder, part), ignore=shutil.ignore_patterns("__pycache__"))
-        above = "node-agent" if self.module.startswith(AGENT) else "operator/punctual/kube"
-        path = Path(folder, above, self.module)
-        source = path.read_text()
-        if source.count(self.text) != 1:
-            raise ValueError(f"{self.name}: its text stands {source.count(self.text)} times in {self.module}, not once")
-        path.write_text(source.replace(self.text, self.instead))
+        path = Path(folder, self.path)
+        path.write_text(path.read_text().replace(self.text, self.instead))
         return folder
 
 
@@ -127,7 +128,7 @@ MUTANTS = (
     Mutant(
         "it is not checked before a write whether this replica leads",
         "writes/writer.py",
-        "        if not self._leading():\n            self._end_term",
+        "        if not self._owner.leading():\n            self._end_term",
         "        if False:\n            self._end_term",
     ),
     Mutant(
@@ -145,8 +146,8 @@ MUTANTS = (
     Mutant(
         "operations of one object overtake each other",
         "writes/write_queues.py",
-        "            queue.entries.append(Entry(operation, self._monotonic()))",
-        "            queue.entries.insert(queue.state is State.BUSY, Entry(operation, self._monotonic()))",
+        "            queue.entries.append(Entry(operation, self._clock.monotonic()))",
+        "            queue.entries.insert(queue.state is State.BUSY, Entry(operation, self._clock.monotonic()))",
     ),
     Mutant(
         "a pod of another attempt counts as the one that was asked for",

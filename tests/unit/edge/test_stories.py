@@ -22,6 +22,11 @@ def test_all_stories_are_right():
     assert said.endswith(" stories, 0 failed\n")
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
+    assert (ROOT / mutant.path).read_text().count(mutant.text) == 1
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("story", "without", "said"),
