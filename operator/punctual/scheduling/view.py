@@ -190,7 +190,7 @@ class PoolView:
     @property
     def scarcest(self) -> str:
         """The resource of which the nodes have the fewest processors; empty: no node is usable."""
-        found = self._state.processors.scarcest(self._state.spec)
+        found = self._state.processors.scarcity.scarcest()
         return found[0] if found else ""
 
     def outlook(self, now: float) -> Outlook:

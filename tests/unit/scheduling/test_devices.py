@@ -34,24 +34,24 @@ def test_the_scarcest_resource_of_a_node_limits_its_processors(others, cpu, pods
     assert processors_of(node, spec) == places_of(node, spec) == count
     processors = Processors()
     processors.observe(node, spec)
-    assert processors.scarcest(spec) == scarcest
+    assert processors.scarcity.scarcest() == scarcest
 
 
 def test_the_scarcest_resource_is_that_of_all_usable_nodes_and_follows_them():
     spec, processors = replace(SPEC, others=((GPU, 1),)), Processors()
-    assert processors.scarcest(spec) is None
+    assert processors.scarcity.scarcest() is None
     for name, cpu, gpus in (("n1", 0.2, 4), ("n2", 0.4, 1)):
         node = NodeObserved(name=name, ready=True, cpu=cpu, memory=2**30, others=((GPU, gpus),))
         processors.observe(node, spec)
-    assert processors.scarcest(spec) == (GPU, 5)
+    assert processors.scarcity.scarcest() == (GPU, 5)
     processors.observe(replace(node, cpu=0.2), spec)
-    assert processors.scarcest(spec) == ("cpu", 4)
+    assert processors.scarcity.scarcest() == ("cpu", 4)
     processors.observe(replace(node, taints=(Taint("a", "", "NoSchedule"),)), spec)
-    assert processors.scarcest(spec) == ("cpu", 2), "only pods that tolerate its taint may use the other node"
+    assert processors.scarcity.scarcest() == ("cpu", 2), "only pods that tolerate its taint may use the other node"
     processors.forget("n1")
-    assert processors.scarcest(spec) == (GPU, 1)
+    assert processors.scarcity.scarcest() == (GPU, 1)
     processors.observe(replace(node, ready=False), spec)
-    assert processors.scarcest(spec) is None
+    assert processors.scarcity.scarcest() is None
 
 
 def test_pods_that_share_a_processor_have_a_whole_device_each():

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.node_rules import ANY_NODE, Eligible, NodeRules
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolSpec
 from punctual.scheduling.model.resources import NOTHING, Resources
+from punctual.scheduling.model.scarcity import Quotients, Scarcity, quotients
 
 
 class Place(NamedTuple):
@@ -55,22 +55,23 @@ def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
 
     The resource with the least quotient counts.
     """
-    if not node.ready or node.left_out is not None:
-        return 0
-    return max(0, min(_quotients(node, spec).values()))
-
-
-def _quotients(node: NodeObserved, spec: PoolSpec) -> dict[str, int]:
-    """Return for how many processors a node has each resource, and pod places."""
-    return {**node.left.quotients(spec.processor), "pods": node.pods}
+    return _least(quotients(node, spec))
 
 
 def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     """Return how many pods a node may have at a time: one per processor, or more where pods share processors."""
-    count = processors_of(node, spec)
-    if not count or spec.parts == 1:
+    return _places(quotients(node, spec), spec)
+
+
+def _least(there: Quotients | None) -> int:
+    return max(0, min(there.values())) if there else 0
+
+
+def _places(there: Quotients | None, spec: PoolSpec) -> int:
+    count = _least(there)
+    if not there or not count or spec.parts == 1:
         return count
-    return min(count * spec.parts, *(n for name, n in _quotients(node, spec).items() if name != "cpu"))
+    return min(count * spec.parts, *(n for name, n in there.items() if name != "cpu"))
 
 
 def _rules_see(node: NodeObserved) -> tuple[Any, ...]:
@@ -119,8 +120,8 @@ class Processors:
     """Cache of the nodes on which pods with these rules may run."""
     _lines: tuple[Mapping[str, float], tuple[NodeProcessors, ...]] | None = None
     """Cache of the nodes' status lines, and the placeholder times that it was made with."""
-    _scarcest: tuple[tuple[str, int] | None] | None = None
-    """Cache of :meth:`scarcest`."""
+    scarcity: Scarcity = field(default_factory=Scarcity)
+    """Which resource limits the number of processors."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Process a node; return whether the number or the speed of its processors, or its taints, have changed."""
@@ -136,9 +137,9 @@ class Processors:
 
     def _count(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Count the processors of a node; return whether their number has changed."""
-        self._scarcest = None
-        left = self._left(node, spec)
-        count, whole = places_of(left, spec), processors_of(left, spec)
+        there = quotients(self._left(node, spec), spec)
+        self.scarcity.observe(node.name, there, tainted=bool(node.taints))
+        count, whole = _places(there, spec), _least(there)
         changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
         self.counts[node.name], self.whole[node.name] = count, whole
         if (node.name in self.closed) != (closed := bool(node.taints) and count > 0):
@@ -174,6 +175,7 @@ class Processors:
         self.nodes.pop(name, None)
         self.blocked_until.pop(name, None)
         self.whole.pop(name, None)
+        self.scarcity.observe(name, None, tainted=False)
         counted = self.counts.pop(name, 0) > 0
         self.closed -= {name}
         self._count_anew()
@@ -181,9 +183,12 @@ class Processors:
 
     def resize(self, spec: PoolSpec) -> None:
         """Compute the processors again for another processor size."""
-        left = {name: self._left(node, spec) for name, node in self.nodes.items()}
-        self.counts = {name: places_of(node, spec) for name, node in left.items()}
-        self.whole = {name: processors_of(node, spec) for name, node in left.items()}
+        there = {name: quotients(self._left(node, spec), spec) for name, node in self.nodes.items()}
+        self.counts = {name: _places(found, spec) for name, found in there.items()}
+        self.whole = {name: _least(found) for name, found in there.items()}
+        self.scarcity = Scarcity()
+        for name, found in there.items():
+            self.scarcity.observe(name, found, tainted=bool(self.nodes[name].taints))
         self.closed = frozenset(name for name, node in self.nodes.items() if node.taints and self.counts[name])
         self._count_anew()
 
@@ -207,7 +212,7 @@ class Processors:
         return after
 
     def _count_anew(self) -> None:
-        self._regular = self._lines = self._open = self._scarcest = None
+        self._regular = self._lines = self._open = None
         self._eligible.clear()
         self.strays = {place for place in self.occupants if place.slot >= self.counts.get(place.node, 0)}
 
@@ -331,22 +336,6 @@ class Processors:
     def total(self) -> int:
         """Number of processors for pods without rules."""
         return sum(self.whole.values()) - sum(self.whole[node] for node in self.closed)
-
-    def scarcest(self, spec: PoolSpec) -> tuple[str, int] | None:
-        """Return the resource of which the nodes have the fewest processors, and their number. None: no usable node.
-
-        Only nodes for pods without rules count, if there are any.
-        """
-        if self._scarcest is None:
-            self._scarcest = (self._scarcest_anew(spec),)
-        return self._scarcest[0]
-
-    def _scarcest_anew(self, spec: PoolSpec) -> tuple[str, int] | None:
-        usable = [node for node in self.nodes.values() if node.ready and node.left_out is None]
-        there = Counter[str]()
-        for node in [node for node in usable if not node.taints] or usable:
-            there.update(_quotients(self._left(node, spec), spec))
-        return min(there.items(), key=itemgetter(1), default=None)
 
     @property
     def free(self) -> int:

@@ -4,7 +4,6 @@ CPU is in cores and memory in bytes. Other resources (ephemeral-storage, hugepag
 Kubernetes names and whole numbers. What is not named is zero.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -90,13 +89,6 @@ class Resources:
         """Return the names of the resources with an amount."""
         named = [name for name in ("cpu", "memory") if self[name]]
         return (*named, *(name for name, _ in self.others))
-
-    def quotients(self, part: "Resources") -> dict[str, int]:
-        """Return how many times this has each resource of ``part``."""
-        found = {name: int(self[name] // part[name]) for name in part.names()}
-        if part.cpu:
-            found["cpu"] = math.floor(self.cpu / part.cpu + _CPU)  # 0.6 cores hold 0.1 six times, despite rounding
-        return found
 
     def larger(self, other: "Resources") -> tuple[Excess, ...]:
         """Return the resources of which this is more than ``other``, with both amounts."""

@@ -28,7 +28,7 @@ def why_none(processors: Processors, spec: PoolSpec) -> str:
 
 def scarcest(processors: Processors, spec: PoolSpec) -> str:
     """Return which resource limits the number of a pool's processors, if those have more than CPU and memory."""
-    found = processors.scarcest(spec) if spec.others else None
+    found = processors.scarcity.scarcest() if spec.others else None
     return f"its nodes have {found[0]} for the fewest: {some(found[1], 'processor')}" if found else ""
 
 

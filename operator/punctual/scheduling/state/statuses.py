@@ -114,7 +114,7 @@ class Statuses:
             if self.state.processors.total
             else Verdict("False", reasons.NO_NODES, why_none(self.state.processors, spec))
         )
-        scarcest = self.state.processors.scarcest(spec)
+        scarcest = self.state.processors.scarcity.scarcest()
         return PoolRecord(
             epoch=self.state.epoch,
             observed_generation=asked.generation,
