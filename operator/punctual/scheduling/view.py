@@ -139,18 +139,7 @@ class PoolView:
         """Yield the work that is planned for a job."""
         plan = self._state.plan
         if plan.has(uid):
-            yield from self._pieces(plan.placement_of(uid))
-
-    def _pieces(self, placement: Placement) -> Iterator[PlacedWork]:
-        plan, uid = self._state.plan, placement.demand.uid
-        times = placement.where.tolist(), placement.starts.tolist(), placement.ends.tolist()
-        for ranges, where, start, end in zip(placement.pieces(), *times, strict=True):
-            for piece in ranges:
-                yield PlacedWork(plan.places[where], "Chunk", piece.begin, piece.end, start, end)
-        if placement.reducer is not None:
-            units = self._state.jobs[uid].job.units
-            begin = placement.finish - placement.demand.reduce
-            yield PlacedWork(plan.places[placement.reducer], "Reduce", units, units + 1, begin, placement.finish)
+            yield from _pieces(self._state, plan.placement_of(uid))
 
     def work(self) -> Iterator[tuple[str, PlacedWork]]:
         """Yield all work of all jobs with the job's uid: first what runs, then what is planned."""
@@ -169,7 +158,7 @@ class PoolView:
         Placements that the plan has postponed are made as they are read, so a reader that stops early makes no more.
         """
         for placement in self._state.plan:
-            for piece in self._pieces(placement):
+            for piece in _pieces(self._state, placement):
                 yield placement.demand.uid, piece
 
     @property
@@ -231,6 +220,19 @@ class PoolView:
     def bound_sample(self) -> BoundSample | None:
         """The last period of the miss-ratio controller; None: no period has ended, or there is no controller."""
         return self._state.misses.last
+
+
+def _pieces(state: PoolState, placement: Placement) -> Iterator[PlacedWork]:
+    """Yield the work of a placement."""
+    plan, uid = state.plan, placement.demand.uid
+    times = placement.where.tolist(), placement.starts.tolist(), placement.ends.tolist()
+    for ranges, where, start, end in zip(placement.pieces(), *times, strict=True):
+        for piece in ranges:
+            yield PlacedWork(plan.places[where], "Chunk", piece.begin, piece.end, start, end)
+    if placement.reducer is not None:
+        units = state.jobs[uid].job.units
+        begin = placement.finish - placement.demand.reduce
+        yield PlacedWork(plan.places[placement.reducer], "Reduce", units, units + 1, begin, placement.finish)
 
 
 def _starts(made: Sequence[Placement]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

@@ -27,7 +27,7 @@ from punctual.scheduling.state.job_state import ChunkObservation, expected_end
 from punctual.theory.cost import Cost
 
 CHANGE = {
-    "scheduling.model": {"Processors"},
+    "scheduling.model": {"Processors", "Scarcity"},
     "scheduling.placement": {"Blackouts", "LazyPlan", "Placement", "Timeline", "_Port", "_Search"},
     "scheduling.admission": {
         "BookedReservations", "ExactSchedule", "FastSchedule", "StatisticalQueue", "UtilizationSchedule", "WaitingJob",

@@ -12,6 +12,7 @@ A node with a taint is *closed*: its processors are there only for jobs that tol
 do not count them.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,8 +27,7 @@ from punctual.errors import InvariantError
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.node_rules import ANY_NODE, Eligible, NodeRules
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolSpec
-from punctual.scheduling.model.resources import NOTHING, Resources
-from punctual.scheduling.model.scarcity import Quotients, Scarcity, quotients
+from punctual.scheduling.model.resources import NOTHING, Quotients, Resources, Scarcity
 
 
 class Place(NamedTuple):
@@ -50,17 +50,32 @@ Key = tuple[str, str, int, int]
 """An occupant, or a tuple equal to one: lookups are more frequent than new occupants."""
 
 
+def _quotients(node: NodeObserved, spec: PoolSpec) -> Quotients | None:
+    """Return what a node has, in processors. None: the pool may not use it now."""
+    if not node.ready or node.left_out is not None:
+        return None
+    # 1e-9: 0.6 cores hold six processors of 0.1, despite rounding.
+    found = {"cpu": math.floor(node.cpu / spec.cpu + 1e-9)}
+    if spec.memory:
+        found["memory"] = node.memory // spec.memory
+    if spec.others:
+        there = dict(node.others)
+        found |= {name: there.get(name, 0) // amount for name, amount in spec.others}
+    found["pods"] = node.pods
+    return found
+
+
 def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
     """Return a node's processors: ⌊(allocatable − foreign pods' requests) / processor⌋, at most its free pod places.
 
     The resource with the least quotient counts.
     """
-    return _least(quotients(node, spec))
+    return _least(_quotients(node, spec))
 
 
 def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     """Return how many pods a node may have at a time: one per processor, or more where pods share processors."""
-    return _places(quotients(node, spec), spec)
+    return _places(_quotients(node, spec), spec)
 
 
 def _least(there: Quotients | None) -> int:
@@ -137,7 +152,7 @@ class Processors:
 
     def _count(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Count the processors of a node; return whether their number has changed."""
-        there = quotients(self._left(node, spec), spec)
+        there = _quotients(self._left(node, spec), spec)
         self.scarcity.observe(node.name, there, tainted=bool(node.taints))
         count, whole = _places(there, spec), _least(there)
         changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
@@ -183,7 +198,7 @@ class Processors:
 
     def resize(self, spec: PoolSpec) -> None:
         """Compute the processors again for another processor size."""
-        there = {name: quotients(self._left(node, spec), spec) for name, node in self.nodes.items()}
+        there = {name: _quotients(self._left(node, spec), spec) for name, node in self.nodes.items()}
         self.counts = {name: _places(found, spec) for name, found in there.items()}
         self.whole = {name: _least(found) for name, found in there.items()}
         self.scarcity = Scarcity()

@@ -4,8 +4,10 @@ CPU is in cores and memory in bytes. Other resources (ephemeral-storage, hugepag
 Kubernetes names and whole numbers. What is not named is zero.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 _CPU = 1e-9
@@ -110,3 +112,37 @@ NOTHING = Resources()
 
 def _sorted(others: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, amount) for name, amount in others if amount))
+
+
+Quotients = Mapping[str, int]
+"""For how many processors there is enough of each resource, by Kubernetes' name, and of pod places ("pods")."""
+
+
+@dataclass(slots=True)
+class Scarcity:
+    """Sums of the nodes' quotients. They follow each change of a node, because a pool may have thousands."""
+
+    _nodes: dict[str, tuple[bool, Quotients]] = field(default_factory=dict)
+    """Usable nodes: whether they have a taint, and what they have."""
+    _counts: Counter[bool] = field(default_factory=Counter)
+    """Numbers of usable nodes with a taint, and without."""
+    _sums: dict[bool, Counter[str]] = field(default_factory=lambda: {False: Counter(), True: Counter()})
+
+    def observe(self, name: str, there: Quotients | None, *, tainted: bool) -> None:
+        """Record what a node has. None: it is not usable, or gone."""
+        if (before := self._nodes.pop(name, None)) is not None:
+            self._counts[before[0]] -= 1
+            self._sums[before[0]].subtract(before[1])
+        if there is not None:
+            self._nodes[name] = tainted, there
+            self._counts[tainted] += 1
+            self._sums[tainted].update(there)
+
+    def scarcest(self) -> tuple[str, int] | None:
+        """Return the resource of which the nodes have the fewest processors, and for how many. None: no usable node.
+
+        Nodes with a taint count only if there are no others.
+        """
+        if not self._nodes:
+            return None
+        return min(self._sums[not self._counts[False]].items(), key=itemgetter(1))
