@@ -2,15 +2,19 @@
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
 from punctual import reasons
+from punctual.kube.actors.placeholders import Placeholders
 from punctual.kube.api.resources import PODS, Resource
 from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.requests import beside, requested
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.directory import Directory
+from punctual.scheduling.model.actions import HeldCapacity, HoldCapacity
 from punctual.scheduling.model.resources import Resources
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -128,6 +132,16 @@ async def test_a_chunk_requests_the_devices_of_a_processor_and_no_more(namespace
     reason, said = await answered(gate, namespace, initContainers=[{**HELPER, "resources": {"limits": {GPU: 3}}}])
     assert reason == reasons.POD_TOO_LARGE
     assert said.startswith(f"its pods request 3 {GPU} (helper 3); a processor of pool main has 2: leave it out")
+
+
+async def test_a_placeholder_requests_all_that_a_processor_has(client, namespace):
+    asked, processor = [], Resources(0.1, 64 * MI, ((GPU, 2),))
+    writer = SimpleNamespace(submit=lambda _key, operation: asked.append(operation))
+    placeholders = Placeholders(PlaceholderSettings(namespace=namespace), client.clock, writer, None)
+    placeholders.want("p1", "main", HoldCapacity({"n1": HeldCapacity(0.0, 1)}, processor))
+    (create,) = asked
+    made = await client.create(PODS.path(namespace=namespace), create.body, dry_run=True, strict=True)
+    assert requested(made["spec"]) == processor
 
 
 @pytest.mark.parametrize("devices", [{GPU: 2}])
