@@ -45,7 +45,7 @@ def to_nodes(observed: Iterable[NodeObserved], nodes: Mapping[str, Node]) -> tup
     return tuple(
         GuestNode(
             seen.name,
-            nodes[seen.name].cpu,
+            nodes[seen.name].allocatable.cpu,
             seen.memory,
             schedulable=seen.ready and seen.left_out is None and not seen.taints,
             speed=seen.speed,

@@ -30,18 +30,15 @@ Selects = Callable[[Mapping[str, str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The stored state of a node: cores, bytes, pod limit, and the properties that decide its pool."""
+    """The stored state of a node: what it has, its pod limit, and the properties that decide its pool."""
 
     name: str
     ready: bool
-    cpu: float
-    memory: int
+    allocatable: Resources
     pods: int
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     """All taints of the node, because a patch must name them exactly."""
-    others: tuple[tuple[str, int], ...] = ()
-    """Other allocatable resources (`Resources.others`)."""
 
     @property
     def refusing(self) -> tuple[Taint, ...]:
@@ -68,14 +65,12 @@ def project_node(body: Mapping[str, Any]) -> Node:
     """Return the stored state of a node's body."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     allocatable = status.get("allocatable") or {}
-    others = {name: parse_bytes(there) for name, there in allocatable.items() if name not in {"cpu", "memory", "pods"}}
+    amounts = {name: parse_bytes(there) for name, there in allocatable.items() if name not in {"cpu", "pods"}}
     return Node(
         name=meta["name"],
         ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
-        cpu=parse_cores(allocatable.get("cpu", 0)),
-        memory=parse_bytes(allocatable.get("memory", 0)),
+        allocatable=Resources.of({**amounts, "cpu": parse_cores(allocatable.get("cpu", 0))}),
         pods=parse_bytes(allocatable.get("pods", 110)),
-        others=Resources.of(others).others,
         labels=meta.get("labels") or {},
         taints=tuple(spec.get("taints") or ()),
     )
@@ -240,7 +235,7 @@ class Inventory:
         foreign = [p for p in pods if not claims or self._counted_by(p.uid) != claims[0].name]
         if claims and (since := self._term.kept.get(claims[0].name, {}).get(name)) is not None:
             foreign = [p for p in foreign if p.since <= since or p.priority > self._yielding]
-        left = Resources(node.cpu, node.memory, node.others) - Resources.sum(p.requests for p in foreign)
+        left = node.allocatable - Resources.sum(p.requests for p in foreign)
         slots = max(0, node.pods - len(foreign))
         return {
             claim.name: NodeObserved(

@@ -11,6 +11,7 @@ from punctual.kube.cluster.nodes import Node
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.node_rules import Taint
+from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
@@ -63,7 +64,8 @@ def test_nothing_is_read_of_the_template_of_a_job_that_is_refused():
 
 def test_guests_get_a_nodes_whole_cpu_and_the_memory_that_nothing_has_reserved():
     nodes = {
-        name: Node(name, ready=True, cpu=8.0, memory=64, pods=110, labels={}, taints=()) for name in ("a", "b", "c")
+        name: Node(name, ready=True, allocatable=Resources(8.0, 64), pods=110, labels={}, taints=())
+        for name in ("a", "b", "c")
     }
     seen = [
         NodeObserved(name="a", ready=True, cpu=2.0, memory=16, pods=100, speed=2.0),

@@ -5,8 +5,9 @@ import pytest
 
 from punctual.kube.actors.taints import Taints
 from punctual.kube.cluster.nodes import Node
+from punctual.scheduling.model.resources import Resources
 
-NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={}, taints=())
+NODE = Node(name="n1", ready=True, allocatable=Resources(4.0, 1000), pods=10, labels={}, taints=())
 OTHERS = {"key": "gpu", "effect": "NoExecute", "timeAdded": "2030-01-01T00:00:00Z"}
 OURS = {"key": "punctual.dev/pool", "value": "main", "effect": "NoSchedule"}
 

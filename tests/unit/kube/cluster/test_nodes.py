@@ -14,7 +14,8 @@ from punctual.scheduling.model.resources import Resources
 
 CORDON = "node.kubernetes.io/unschedulable"
 
-NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={"pool": "main"}, taints=())
+GPU = "example.com/gpu"
+NODE = Node(name="n1", ready=True, allocatable=Resources(4.0, 1000), pods=10, labels={"pool": "main"}, taints=())
 
 
 def seen(**more):
@@ -43,14 +44,24 @@ def test_a_body_is_kept_as_numbers():
         "metadata": {"name": "n1", "labels": {"a": "b"}},
         "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "t"}]},
         "status": {
-            "allocatable": {"cpu": "1500m", "memory": "2Ki", "pods": "7"},
+            "allocatable": {"cpu": "1500m", "memory": "2Ki", "pods": "7", GPU: "2"},
             "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
         },
     }
     taints = ({"key": "k", "effect": "NoSchedule", "timeAdded": "t"},)
     assert project_node(body) == Node(
-        name="n1", ready=True, cpu=1.5, memory=2048, pods=7, labels={"a": "b"}, taints=taints
+        name="n1", ready=True, allocatable=Resources(1.5, 2048, ((GPU, 2),)), pods=7, labels={"a": "b"}, taints=taints
     )
+
+
+def test_a_device_that_another_pod_holds_is_not_the_pools(inventory, told):
+    inventory.observe_node(replace(NODE, allocatable=Resources(4.0, 1000, ((GPU, 2),))))
+    assert told[-1][1].others == ((GPU, 2),)
+    holder = ForeignPod("u1", "n1", Resources(0.5, 100, ((GPU, 1),)))
+    inventory.observe_pod(holder)
+    assert told[-1][1].others == ((GPU, 1),)
+    inventory.forget_pod(holder)
+    assert told[-1][1].others == ((GPU, 2),)
 
 
 def test_a_node_without_a_status_is_not_ready():
