@@ -11,7 +11,7 @@ from pathlib import Path
 from demo_lib.objects import CPU, NAMESPACE
 from demo_lib.programs import Cost
 from punctual.cli.kubectl import Kubectl
-from punctual.view.jobs import Board, Job
+from punctual.view.jobs import Board, JobView
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/primes/primes.py"
 SECONDS = 45.0
@@ -25,7 +25,7 @@ def units(cost: Cost, cores: float) -> int:
     return max(20, round(SECONDS * PART * cores / (cost.chi * CPU)))
 
 
-def nodes(board: Board, job: Job) -> dict[str, str]:
+def nodes(board: Board, job: JobView) -> dict[str, str]:
     """Return the nodes with running pods of a job, and one of these pods each."""
     return {pod.node: pod.name for pod in board.pods.values() if pod.job == job.uid and pod.phase == "Running"}
 

@@ -16,7 +16,7 @@ from demo_lib.objects import NAMESPACE
 from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.record import WatchRecorder
 from punctual.cli.screen import Teller, screen
-from punctual.view.jobs import Board, Job
+from punctual.view.jobs import Board, JobView
 
 LOOK = 0.2
 
@@ -80,7 +80,7 @@ class Stage:
         """Look on for so many seconds."""
         self.until(lambda: False, within=seconds)
 
-    def job(self, name: str) -> Job | None:
+    def job(self, name: str) -> JobView | None:
         """Return a job by name."""
         return next((job for job in self.board.jobs.values() if job.name == name), None)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from punctual_agent.actuator import Actuator
 from punctual_agent.cgroup import Cap, Hierarchy
-from punctual_agent.progress import Progress
+from punctual_agent.progress import PodProgress
 
 CGROUP, PODS = "/host/cgroup", "/host/pods"
 
@@ -23,7 +23,7 @@ CGROUP, PODS = "/host/cgroup", "/host/pods"
 def main(order: dict[str, Any]) -> None:
     """Watch for so many seconds."""
     actuator = Actuator(Hierarchy(CGROUP))
-    progress = {uid: Progress(uid) for uid in order["pods"]}
+    progress = {uid: PodProgress(uid) for uid in order["pods"]}
     writes = sorted(order.get("writes", ()))
     pods = os.open(PODS, os.O_RDONLY | os.O_DIRECTORY)
     began = due = time.time()

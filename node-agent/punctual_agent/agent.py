@@ -25,7 +25,7 @@ from collections.abc import Callable, Container, Mapping
 from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes import MODES
 from punctual_agent.modes.application import ApplicationMode
 from punctual_agent.modes.guest import GuestMode
@@ -33,7 +33,7 @@ from punctual_agent.modes.line import LineMode
 from punctual_agent.modes.mode import Moment, Told
 from punctual_agent.node_guests import Capabilities, NodeGuests
 from punctual_agent.pod import Pod
-from punctual_agent.progress import Progress, with_volume
+from punctual_agent.progress import PodProgress, with_volume
 from punctual_agent.state import Saved, State
 from punctual_agent.steering import Steering
 
@@ -60,7 +60,7 @@ class Agent:
         hierarchy: Hierarchy,
         pods_root: str,
         state: State,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         now: float,
         lease: float,
         patience: float,
@@ -179,7 +179,7 @@ class Agent:
     def _pod(self, uid: str, now: float) -> Pod:
         pod = self._pods.get(uid)
         if pod is None:
-            pod = self._pods[uid] = Pod(uid, Progress(uid), now, {} if self._sequence else None)
+            pod = self._pods[uid] = Pod(uid, PodProgress(uid), now, {} if self._sequence else None)
         return pod
 
     def _release(self, named: Container[str]) -> list[str]:

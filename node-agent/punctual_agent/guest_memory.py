@@ -10,7 +10,7 @@ While the agent is gone, marks stay as they are: guests have the least CPU then,
 from collections.abc import Mapping
 from typing import Final
 
-from punctual.linger.guest_cap import Guest, share
+from punctual.linger.guest_cap import GuestClaim, share
 from punctual.linger.memory_mark import MemoryMark
 from punctual_agent.actuator import Held
 from punctual_agent.cgroup import CgroupError, Hierarchy, VanishedError
@@ -75,7 +75,7 @@ class GuestMemory:
         if not may_write or self.kind is None:
             return
         floors = {folder: memory.held + ROOM for folder, memory in self._memory.items()}
-        parts = share(mark, {folder: Guest(weights[folder], floor) for folder, floor in floors.items()})
+        parts = share(mark, {folder: GuestClaim(weights[folder], floor) for folder, floor in floors.items()})
         for folder, part in parts.items():
             self._bring(folder, int(part) // UNIT * UNIT, guests[folder])
 

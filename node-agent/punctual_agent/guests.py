@@ -15,7 +15,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from punctual.linger.episode import Watch
-from punctual.linger.guest_cap import Guest, GuestCap, share, want
+from punctual.linger.guest_cap import GuestCap, GuestClaim, share, want
 from punctual.wire import Hosts
 from punctual_agent.cgroup import NodeUse
 
@@ -46,7 +46,7 @@ class _Guest:
 
 
 @dataclass(slots=True)
-class Guests:
+class GuestsAndHosts:
     """All guests of a node, and its hosts."""
 
     _guests: dict[str, _Guest] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Guests:
         self._guests = {uid: self._guests.get(uid) or _Guest() for uid in guests}
         caps = share(
             self._cap.cap,
-            {uid: Guest(float(one.weight or 0), one.floor, self._guests[uid].want) for uid, one in guests.items()},
+            {uid: GuestClaim(float(one.weight or 0), one.floor, self._guests[uid].want) for uid, one in guests.items()},
         )
         for uid, cap in caps.items():
             self._guests[uid].cap = cap

@@ -136,7 +136,7 @@ def run(settings: Settings) -> None:
     # imported late: the watchdog starts by the same command and needs none of these
     from punctual.wire import SetPoints  # noqa: PLC0415
     from punctual_agent.agent import Agent  # noqa: PLC0415
-    from punctual_agent.metrics import Metrics, serve  # noqa: PLC0415
+    from punctual_agent.metrics import AgentMetrics, serve  # noqa: PLC0415
     from punctual_agent.operator_client import Exchange, ExchangeError, Exchanger  # noqa: PLC0415
     from punctual_agent.rounds import Rounds  # noqa: PLC0415
 
@@ -144,7 +144,7 @@ def run(settings: Settings) -> None:
     inbox: queue.SimpleQueue[SetPoints | BaseException | None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: inbox.put(None))  # SimpleQueue.put is safe in a signal handler
-    metrics = Metrics()
+    metrics = AgentMetrics()
     hierarchy = Hierarchy(settings.cgroup_root)
     agent = Agent(
         node=settings.node,

@@ -32,7 +32,7 @@ _CAPABILITIES: Final = (
 """All ways to hold guests, by resource and kind: those of :class:`punctual.wire.NodeReport`."""
 
 
-class Metrics:
+class AgentMetrics:
     """The agent's metrics. The main thread writes them and the server's threads read them."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Metrics:
         self._caps = dict(caps)
 
 
-def serve(metrics: Metrics, healthy: Callable[[], bool], *, port: int, address: str = "") -> ThreadingHTTPServer:
+def serve(metrics: AgentMetrics, healthy: Callable[[], bool], *, port: int, address: str = "") -> ThreadingHTTPServer:
     """Serve in separate threads until ``shutdown``. Port 0 takes a free port. Raises OSError if the port is in use."""
 
     class Handler(BaseHTTPRequestHandler):

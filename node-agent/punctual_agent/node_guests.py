@@ -14,9 +14,9 @@ from punctual_agent.disk import Disk
 from punctual_agent.disk import Kind as DiskKind
 from punctual_agent.guest_memory import GuestMemory
 from punctual_agent.guest_share import GuestShare
-from punctual_agent.guests import Guests, Seen
+from punctual_agent.guests import GuestsAndHosts, Seen
 from punctual_agent.memory import Kind as MemoryKind
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.guest import GuestMode
 from punctual_agent.pod import Pod
 
@@ -36,7 +36,7 @@ class NodeGuests:
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._hierarchy = hierarchy
-        self._cpu = Guests()
+        self._cpu = GuestsAndHosts()
         self._memory = GuestMemory(hierarchy)
         self._disk = Disk(hierarchy)
         self._share = GuestShare(hierarchy)
@@ -85,7 +85,7 @@ class NodeGuests:
         """Remove what is left at a pod that is no guest any more."""
         self._memory.release(pod.held.folder)
 
-    def measure(self, metrics: Metrics, hosts: Hosts | None) -> None:
+    def measure(self, metrics: AgentMetrics, hosts: Hosts | None) -> None:
         """Set the metrics of guests."""
         metrics.guests.set(len(self._cpu))
         if (can := self.capabilities) != self._measured:

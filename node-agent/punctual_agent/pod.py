@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from punctual_agent.actuator import Held
 from punctual_agent.cgroup import Throttling
 from punctual_agent.modes.mode import Mode
-from punctual_agent.progress import Progress
+from punctual_agent.progress import PodProgress
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class Pod:
     """A pod that the operator has named or that has a volume ``punctual``."""
 
     uid: str
-    progress: Progress
+    progress: PodProgress
     seen: float
     """The time at which the pod last had a cgroup or a volume."""
     counted: Mapping[str, Throttling] | None

@@ -121,7 +121,7 @@ class _File:
 
 
 @dataclass(slots=True)
-class Progress:
+class PodProgress:
     """The files of one pod. ``units`` is the length of its chunk, once known: a higher count of units is a fault."""
 
     uid: str

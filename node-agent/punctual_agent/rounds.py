@@ -6,7 +6,7 @@ from typing import Final
 
 from punctual.wire import Report, SetPoints
 from punctual_agent.agent import Agent
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.operator_client import ExchangeError
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ EVERY: Final = 1.0
 class Rounds:
     """An agent's ticks, glances and answers, one after the other."""
 
-    def __init__(self, agent: Agent, offer: Callable[[Report], None], metrics: Metrics, now: float) -> None:
+    def __init__(self, agent: Agent, offer: Callable[[Report], None], metrics: AgentMetrics, now: float) -> None:
         """``offer`` takes a report that the operator is to get, and returns at once."""
         self._agent, self._offer, self._metrics = agent, offer, metrics
         self._following, self._whole = now, True

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from punctual.control.adaptive import Adaptive
-from punctual.control.arbiter import Arbiter, Claim
+from punctual.control.arbiter import Arbiter, CpuClaim
 from punctual.control.follow import Line
 from punctual.control.governor import Sample
 from punctual.control.learner import LEAST_R2
 from punctual.control.model import Model
 from punctual.control.pi import Gains, Tuned
 from punctual.wire import Followed, LineOrder, Loop, SetPoint
-from punctual.wire import Model as SentModel
+from punctual.wire import ResponseModel as SentModel
 
 FEWEST: Final = 40
 """Units below which CPU time stands for progress: a sample would mostly show none."""
@@ -215,7 +215,7 @@ class Steering:
             noise=one.governor.noise,
         )
 
-    def _claim(self, uid: str, one: _Steered, now: float) -> Claim:
+    def _claim(self, uid: str, one: _Steered, now: float) -> CpuClaim:
         wish = one.governor.wish().cap if one.joined else one.cap or one.told
         if one.idle and one.use is not None:
             wish = min(wish, max(one.own, ROOM * one.use))
@@ -229,7 +229,7 @@ class Steering:
         cpu_left = left.units * one.governor.period / gain if gain else one.own * max(0.0, left.seconds)
         # with all CPU that it may get: a chunk that its own processor cannot bring home in time is not lost
         fastest = cpu_left / _most(one.order)
-        return Claim(
+        return CpuClaim(
             id=uid,
             wish=wish,
             modelled=one.governor.modelled,
@@ -247,7 +247,7 @@ class Steering:
         return one.order.units * one.cpu_per_unit if one.by_cpu else float(one.order.units)
 
 
-def _own(claim: Claim, one: _Steered) -> Claim:
+def _own(claim: CpuClaim, one: _Steered) -> CpuClaim:
     """Return the claim of a pod to its processor, no more and no less."""
     return replace(claim, wish=one.own, low=one.own, high=one.own)
 

@@ -43,7 +43,7 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Model(_Message):
+class ResponseModel(_Message):
     """How a pod's progress follows from its CPU: P(k) = a P(k−1) + b C(k−1−delay), units per sample and cores."""
 
     a: Annotated[float, Field(ge=0, lt=1)]
@@ -64,7 +64,7 @@ class Followed(_Message):
     """Seconds for which the model counts."""
     samples: Count = 0
     """Samples taken so far. With few, the model is still the one that the operator has sent."""
-    model: Model
+    model: ResponseModel
     noise: Noise = 0.0
 
 
@@ -189,7 +189,7 @@ class LineOrder(_Message):
     """Largest cap. None: that of its set point, or more, up to ``pool_cores``, if the pod needs more."""
     sample: Sample = 1.0
     """Seconds from one look of the controller at the progress to the next."""
-    model: Model
+    model: ResponseModel
     noise: Noise = 0.05
     loop: Loop | None = None
     """None: the agent uses a slow loop that is stable for any model."""

@@ -22,13 +22,13 @@ from punctual.kube.api import (
     CountedRange,
     DivisibleJob,
     DivisibleJobStatus,
-    MissCount,
-    Offer,
-    PilotSample,
+    MissCountStatus,
+    OfferStatus,
+    PilotSampleStatus,
     Pool,
     PoolNode,
     PoolStatus,
-    Promise,
+    PromiseStatus,
     Reservation,
     ReservationStatus,
     Startup,
@@ -41,13 +41,14 @@ from punctual.kube.api import (
 )
 from punctual.kube.known.jobs import Owner
 from punctual.kube.translate import job_status
-from punctual.scheduling.model.job import Job, JobRecord, Verdict
+from punctual.scheduling.model.job import Job, JobRecord
+from punctual.verdict import Verdict
 
 BAD = yaml.safe_load((Path(__file__).parents[1] / "manifests" / "bad.yaml").read_text())
 BY_NAME = {kind.NAMES.kind: kind for kind in KINDS}
 EXAMPLES = {kind.NAMES.kind: yaml.safe_load(kind.EXAMPLE) for kind in KINDS}
 NOW = 1_893_596_645.5
-PROMISE = Promise(deadline=NOW + 2700, finish=NOW + 2600, margin=2.5, processors=3, start=NOW)
+PROMISE = PromiseStatus(deadline=NOW + 2700, finish=NOW + 2600, margin=2.5, processors=3, start=NOW)
 
 
 def spoil(case):
@@ -294,7 +295,7 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
         epoch=7,
         observed_generation=1,
         promise=PROMISE,
-        offer=Offer(
+        offer=OfferStatus(
             earliest_deadline=3000, earliest_deadline_time=NOW + 3060, valid_until_time=NOW, largest_load=10**15
         ),
         cost=CostInForce(per_unit=1 / 3, startup=2),
@@ -319,7 +320,7 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
                 leftover=True,
             )
         ],
-        pilots=[PilotSample(units=5, seconds=0.25)],
+        pilots=[PilotSampleStatus(units=5, seconds=0.25)],
         start_time=NOW,
         finish_time=NOW,
         applied=AppliedSpec(deadline_time=NOW),
@@ -337,7 +338,7 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
         free=3,
         queue=1,
         nodes=[PoolNode(name="a", processors=8), PoolNode(name="b", processors=0, reason="StaticCPUManager")],
-        miss_ratio=MissCount(bound=0.6543, ratio=0.1, due=3, missed=1, until=NOW),
+        miss_ratio=MissCountStatus(bound=0.6543, ratio=0.1, due=3, missed=1, until=NOW),
         startup=Startup(p50=1.5, p95=2.25, samples=[1.5, 2.25]),
         applied=parse(Pool, pool.manifest).spec,
     )
@@ -551,7 +552,7 @@ def test_each_state_of_a_job_looks_different_in_its_first_column(kubectl):
 def test_columns_of_a_pool(kubectl):
     pool = Object(kubectl, Pool, "columns")
     ready = Condition(type="Ready", status="True", reason="Ready", last_transition_time=NOW)
-    status = PoolStatus(conditions=[ready], processors=8, free=3, queue=0, miss_ratio=MissCount(bound=0.6543))
+    status = PoolStatus(conditions=[ready], processors=8, free=3, queue=0, miss_ratio=MissCountStatus(bound=0.6543))
     assert pool.write_status(status).returncode == 0
     assert pool.row()[0].split() == ["NAME", "PROCESSORS", "FREE", "QUEUE", "BOUND", "READY", "AGE"]
     assert pool.row()[1].split()[:6] == ["columns", "8", "3", "0", "0.6543", "True"]

@@ -20,7 +20,7 @@ from punctual.kube.agents.identity import Reviewer, identity_of
 from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.agents.rotation import Rotation
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.scheduling.model.actions import SetPoint
+from punctual.scheduling.model.actions import SendSetPoint
 from punctual_agent.operator_client import Exchange as AgentsExchange
 
 SERVICE = "punctual"
@@ -125,7 +125,7 @@ async def test_an_agent_is_heard_by_its_bound_token_and_told_what_to_hold(stage)
     pod = await stage.pod("one")
     token = await stage.token("agent", pod=pod)
     end = stage.client.clock.now() + 300
-    stage.set_points.put(SetPoint(node=pod[0], pod="c1", cap=0.1, period=0.1, units=9, end=end))
+    stage.set_points.put(SendSetPoint(node=pod[0], pod="c1", cap=0.1, period=0.1, units=9, end=end))
     status, answer = await stage.report(token, pod[0], 1, pods=[wire.PodReport(uid="c1", done=4)])
     assert status == 200
     points = wire.SetPoints.model_validate(answer)

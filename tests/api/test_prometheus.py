@@ -169,7 +169,7 @@ def test_each_alert_has_a_story_and_the_rules_are_those_of_prometheus(promtool):
 
 
 def test_metrics_keep_the_conventions_of_prometheus(promtool):
-    operator, agent = metrics.Metrics(), punctual_agent.metrics.Metrics()
+    operator, agent = metrics.Metrics(), punctual_agent.metrics.AgentMetrics()
     operator.tenant("main", "ns")
     for registry in (operator.registry, agent.registry):
         assert promtool("check", "metrics", input=generate_latest(registry).decode()) == (0, "")

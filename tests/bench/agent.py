@@ -29,7 +29,7 @@ sys.path.insert(0, str(TOP / "tests/v2"))
 from operators import Authority, Operator  # noqa: E402
 from test_actuator import Node  # noqa: E402
 
-from punctual.wire import GuestOrder, HoldOrder, LineOrder, Model, Report, SetPoint, SetPoints  # noqa: E402
+from punctual.wire import GuestOrder, HoldOrder, LineOrder, Report, ResponseModel, SetPoint, SetPoints  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TARGET = {"cpu_percent_of_core": 1.0, "resident_mib": 64.0}
@@ -47,7 +47,7 @@ def line(sequence, count):
         units=10**6,
         seconds_left=10**5 * (1.0 + 0.1 * (sequence % 2)),
         floor=0.01,
-        model=Model(a=0.3, b=RATE * 0.7 / 0.3),
+        model=ResponseModel(a=0.3, b=RATE * 0.7 / 0.3),
     )
 
 

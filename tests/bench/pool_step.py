@@ -39,11 +39,12 @@ from punctual.scheduling.model.events import (
     Progress,
     Reported,
 )
-from punctual.scheduling.model.job import Job, JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import Job, JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.pool import Pool
 from punctual.theory.cost import Cost
+from punctual.verdict import Verdict
 
 NODES, PROCESSORS = 200, 4
 TICK = 0.25

@@ -10,7 +10,7 @@ import timeit
 import numpy as np
 
 from punctual.scheduling.admission.reservation_test import (
-    Accepted,
+    AcceptedReservation,
     BookedReservation,
     BookedReservations,
     Refused,
@@ -68,7 +68,7 @@ def measure():
         name = network.lower()
         ahead, plan, middle = booked(network)
         fits, never = asked("fits", middle + 40.0, 4), asked("never", middle + 40.0, PROCESSORS)
-        assert isinstance(admit(fits, ahead, plan, 0.0), Accepted)
+        assert isinstance(admit(fits, ahead, plan, 0.0), AcceptedReservation)
         assert isinstance(admit(never, ahead, plan, 0.0), Refused)
         numbers[f"test_{name}"] = microseconds(lambda a=ahead, p=plan, r=fits: admit(r, a, p, 0.0))
         numbers[f"refusal_{name}"] = microseconds(lambda a=ahead, p=plan, r=never: admit(r, a, p, 0.0))

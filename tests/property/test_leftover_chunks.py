@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.model.job import Verdict
+from punctual.verdict import Verdict
 
 manners = st.builds(Worker, pace=st.sampled_from([0.5, 1.0, 3.0, 12.0]), answers=st.booleans(), deaf=st.booleans())
 requests = st.tuples(

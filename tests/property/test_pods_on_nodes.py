@@ -8,7 +8,7 @@ from clocks import NO_CLIENT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.pod_events import TermPods
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import see_pod
 from punctual.kube.cluster.pod_manifest import chunk_pod
@@ -50,7 +50,7 @@ class World:
         self.caches.listener = self
         actors = SimpleNamespace(tell=lambda _, event: self.events.append(event))
         guests = SimpleNamespace(tell=lambda _, event: None)
-        self.routing = PodEvents(self.caches, actors, guests, None)
+        self.routing = TermPods(self.caches, actors, guests, None)
         self.caches.inventory.observe_pool("main", created=0.0, selects=lambda labels: True)
         for job in JOBS:
             meta = {"name": job, "namespace": "ns", "uid": job, "generation": 1, "creationTimestamp": CREATED}

@@ -15,7 +15,7 @@ from punctual.rates.model import (
     RateDeleted,
     Record,
     ReleasePod,
-    Seen,
+    ReportedPod,
     TargetRate,
     WriteRate,
 )
@@ -79,7 +79,7 @@ class Rates(RuleBasedStateMachine):
         for pod, hold in self.held.items():
             self.done[pod] = max(self.done.get(pod, 0) + more, 0)
             cap, period = (hold.cap, hold.period) if obeys else (None, None)
-            lines.append(Seen(pod, self.done[pod] if written is not None else None, written, cap, period))
+            lines.append(ReportedPod(pod, self.done[pod] if written is not None else None, written, cap, period))
         self.step(PodsReported(node, self.now, tuple(lines)))
 
     @invariant()

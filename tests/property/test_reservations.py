@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.scheduling.admission.reservation_test import Accepted, BookedReservations, admit, nearest
+from punctual.scheduling.admission.reservation_test import AcceptedReservation, BookedReservations, admit, nearest
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
@@ -182,7 +182,7 @@ class Bench:
             io_ratio=asked.io_ratio, group=name,
         )  # fmt: skip
         got = admit(r, self.ahead, self.plan, self.now)
-        if not isinstance(got, Accepted):
+        if not isinstance(got, AcceptedReservation):
             return r
         assert len(set(got.held.places)) == asked.processors
         assert {b.demand.uid for b in got.plan.placements} == {b.demand.uid for b in self.plan.placements}
@@ -292,10 +292,10 @@ def test_the_window_that_is_offered_is_accepted_and_none_a_millionth_nearer(stor
         assert refused.processors > len(bench.places)
         return
     assert offered >= refused.start
-    assert isinstance(admit(refused.at(offered), bench.ahead, bench.plan, bench.now), Accepted)
+    assert isinstance(admit(refused.at(offered), bench.ahead, bench.plan, bench.now), AcceptedReservation)
     nearer = bench.now + (offered - bench.now) * (1 - 1e-6)
     if nearer >= refused.start:
-        assert not isinstance(admit(refused.at(nearer), bench.ahead, bench.plan, bench.now), Accepted)
+        assert not isinstance(admit(refused.at(nearer), bench.ahead, bench.plan, bench.now), AcceptedReservation)
 
 
 @given(stories, st.sampled_from(DISCIPLINES), speeds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.scheduling.model.actions import DropSetPoint, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, SendSetPoint
 from punctual_agent.steering import Steering
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Agents:
     chosen: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By node, the caps of its pods together as last chosen, and what they may add up to: cores."""
 
-    def put(self, point: SetPoint) -> None:
+    def put(self, point: SendSetPoint) -> None:
         self.store.put(point)
 
     def drop(self, gone: DropSetPoint) -> None:

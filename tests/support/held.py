@@ -7,7 +7,6 @@ from random import Random
 from punctual.control.rate import Pair
 from punctual.rates.control import RateControl
 from punctual.rates.model import (
-    Count,
     HoldPod,
     Member,
     MembersSeen,
@@ -16,7 +15,8 @@ from punctual.rates.model import (
     RateApplied,
     RateDeleted,
     ReleasePod,
-    Seen,
+    ReportedPod,
+    ScrapedCount,
     TargetRate,
     WriteRate,
 )
@@ -155,7 +155,7 @@ class Held:
                 written = self.now - ranks.written[r] if self.writes else None
                 if cap is not None and cap >= pod.cpu:
                     period = 0.1  # the limit is the pod's own: its period, too
-                lines.setdefault(pod.node, []).append(Seen(pod.pod, done, written, cap, period))
+                lines.setdefault(pod.node, []).append(ReportedPod(pod.pod, done, written, cap, period))
                 ranks.cap(self.now, r, hold.cap, hold.period)
         if self.reports:
             events += [
@@ -178,7 +178,7 @@ class Held:
         for uid, ranks in self.ranks.items() if self.scrape else ():
             for r, pod in enumerate(ranks.pods):
                 if (self.now - r) % self.scrape == 0:
-                    self.scraped[pod.pod] = Count(pod.pod, ranks.counts[r], self.now)
+                    self.scraped[pod.pod] = ScrapedCount(pod.pod, ranks.counts[r], self.now)
             if self.now % 3 == 0:
                 counts = () if self.answers else tuple(c for c in self.scraped.values() if c.pod.startswith(uid))
                 found.append(PodsCounted(uid, "n", self.now, counts, self.answers))

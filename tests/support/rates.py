@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from punctual.control.rate import Decision, Pair
+from punctual.control.rate import Pair, RateDecision
 from punctual.sim.rates.run import simulate
 from punctual.sim.rates.scenario import Scenario
 
@@ -69,10 +69,10 @@ class Fixed:
     pair: Pair
 
     def aim(self, target, *, ceiling=1.0):
-        return Decision(self.pair, "Start")
+        return RateDecision(self.pair, "Start")
 
     def report(self, seen):
-        return Decision(self.pair, "Hold")
+        return RateDecision(self.pair, "Hold")
 
 
 def holds(pair, rate, *, alone, ratio, seed, epsilon=0.01, iterations=7, **more):

@@ -11,7 +11,7 @@ from clocks import NO_CLIENT, clock
 from cluster_model.clock import BEGIN, written
 from cluster_model.cluster import Cluster
 
-from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.pod_events import TermPods
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pod_manifest import chunk_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
@@ -57,7 +57,7 @@ class Tenants:
             self._again.add,
         )
         actors = SimpleNamespace(tell=self.tell)
-        self._pods = PodEvents(self.caches, actors, SimpleNamespace(), None)
+        self._pods = TermPods(self.caches, actors, SimpleNamespace(), None)
         self.counting = self._pods.counting
         meta = {"name": POOL, "uid": "p", "generation": 1, "creationTimestamp": written(self.now)}
         spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi"}, "headroom": "0%"}

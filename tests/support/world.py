@@ -31,7 +31,7 @@ from punctual.scheduling.model.actions import (
     Measured,
     OfferEnd,
     OfferWindow,
-    SetPoint,
+    SendSetPoint,
     StopPod,
     StoreResult,
     WritePool,
@@ -243,7 +243,7 @@ class World:
     """Job and reason of the events that are warnings."""
     inbox: list[Event] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
-    set_points: list[SetPoint] = field(default_factory=list)
+    set_points: list[SendSetPoint] = field(default_factory=list)
     """In the order in which they were sent."""
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
     held: set[str] = field(default_factory=set)
@@ -640,7 +640,7 @@ class World:
                     self._observe(pod)
             case StoreResult(uid, begin, end, message):
                 self.results[uid, begin, end] = message
-            case SetPoint(pod=uid, cap=cap, line=FollowedLine(ceiling=ceiling)) if ceiling is not None:
+            case SendSetPoint(pod=uid, cap=cap, line=FollowedLine(ceiling=ceiling)) if ceiling is not None:
                 if self.agents is not None:
                     self.agents.put(action)
                     return
@@ -660,7 +660,7 @@ class World:
                 self.windows[uid] = start
             case Measured():
                 self.measured.append(action)
-            case SetPoint():
+            case SendSetPoint():
                 self.set_points.append(action)
             case DeleteJob(uid):
                 self.log.append(f"{self.now:g} delete {uid}")

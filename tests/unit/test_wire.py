@@ -14,10 +14,10 @@ from punctual.wire import (
     HoldOrder,
     LineOrder,
     Loop,
-    Model,
     Order,
     PodReport,
     Report,
+    ResponseModel,
     SetPoint,
     SetPoints,
     encoded,
@@ -49,7 +49,7 @@ NOW = SetPoints(
         SetPoint(
             uid="l", cap=0.5, rest_cap=0.5, units=400,
             mode=LineOrder(pool="main", pool_cores=2.0, units=400, seconds_left=395.0, due_seconds_left=610.0,
-                           floor=0.025, sample=5.0, model=Model(a=0.0, b=20.0), loop=LOOP),
+                           floor=0.025, sample=5.0, model=ResponseModel(a=0.0, b=20.0), loop=LOOP),
         ),
         SetPoint(uid="a", cap=0.4, rest_cap=0.4, period=0.02, mode=ApplicationOrder()),
         SetPoint(uid="g", cap=0.01, rest_cap=0.01, units=7, mode=GuestOrder(weight=250, paused=True)),
@@ -76,7 +76,7 @@ def test_an_agent_of_the_release_before_gets_each_mode_as_it_knows_it():
 
 def test_an_operator_of_the_release_before_has_all_that_it_asks_for():
     """It refuses a report without one of these fields."""
-    followed = Followed(needed=0.7, sample=1.0, model=Model(a=0.0, b=1.0))
+    followed = Followed(needed=0.7, sample=1.0, model=ResponseModel(a=0.0, b=1.0))
     pod = PodReport(uid="p", followed=followed)
     report = Report(node="n", instance="i", sequence=1, modes=tuple(MODES), pods=[pod])
     sent = json.loads(report.model_dump_json(exclude_none=True))

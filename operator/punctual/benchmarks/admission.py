@@ -50,7 +50,7 @@ Tick = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class BenchQueue:
     """Waiting jobs and busy processors, as tight as the jobs can be admitted.
 
     alone   s   time of a job of average load on all processors busy        latest end of running work, and the jobs'
@@ -80,10 +80,10 @@ class Queue:
         return [Task(f"n{n}", 0.0, AVERAGE / 20, due) for n, due in enumerate(dues.tolist())]
 
 
-Measure = Callable[[Queue, int, Tick], Times]
+Measure = Callable[[BenchQueue, int, Tick], Times]
 
 
-def fast(line: Queue, decisions: int, tick: Tick) -> Times:
+def fast(line: BenchQueue, decisions: int, tick: Tick) -> Times:
     """Return the seconds of each decision of `FastQueue`, one port; an admitted job is removed again."""
     rng = np.random.default_rng(1)
     queue = FastQueue(line.processors, beta=COST.beta, ends=line.ends(rng).tolist())
@@ -103,7 +103,7 @@ def fast(line: Queue, decisions: int, tick: Tick) -> Times:
     return times
 
 
-def fast_literal(line: Queue, decisions: int, tick: Tick) -> Times:
+def fast_literal(line: BenchQueue, decisions: int, tick: Tick) -> Times:
     """Return the same for AC-FAST as printed; the queue grows by the jobs that it admits."""
     rng = np.random.default_rng(1)
     ends = line.ends(rng).tolist()
@@ -126,17 +126,17 @@ def fast_literal(line: Queue, decisions: int, tick: Tick) -> Times:
     return times
 
 
-def exact(line: Queue, decisions: int, tick: Tick) -> Times:
+def exact(line: BenchQueue, decisions: int, tick: Tick) -> Times:
     """Return the seconds of each exact decision, with a plan that does not change; concurrent, like most pools."""
     return _exact(line, decisions, tick, stays=False)
 
 
-def exact_stays(line: Queue, decisions: int, tick: Tick) -> Times:
+def exact_stays(line: BenchQueue, decisions: int, tick: Tick) -> Times:
     """Return the same with admitted jobs that stay: a decision then also makes placements postponed before."""
     return _exact(line, decisions, tick, stays=True)
 
 
-def _exact(line: Queue, decisions: int, tick: Tick, *, stays: bool) -> Times:
+def _exact(line: BenchQueue, decisions: int, tick: Tick, *, stays: bool) -> Times:
     rng = np.random.default_rng(1)
     places = [Place(f"n{n}", 0) for n in range(line.processors)]
     timeline = Timeline(line.ends(rng))
@@ -161,7 +161,7 @@ def _demand(task: Task) -> Demand:
     return Demand(order=order, ranges=Ranges.of((0, round(task.load))), cost=COST, due=task.due)
 
 
-def exact_literal(line: Queue, decisions: int, tick: Tick) -> Times:
+def exact_literal(line: BenchQueue, decisions: int, tick: Tick) -> Times:
     """Return the same for EDF-IIT-2 in plain Python, without a port: the same jobs, on the same processors."""
     rng = np.random.default_rng(1)
     free = line.ends(rng).tolist()
@@ -176,11 +176,13 @@ def exact_literal(line: Queue, decisions: int, tick: Tick) -> Times:
     return times
 
 
-def rows(*, quick: bool = False) -> Sequence[tuple[str, Measure, Queue, int]]:
+def rows(*, quick: bool = False) -> Sequence[tuple[str, Measure, BenchQueue, int]]:
     """Return name, measure, queue and number of decisions of every measurement."""
     less = 10 if quick else 1
-    big, small = (Queue(n, of, execution_time(AVERAGE, of, COST), 100.0) for n, of in ((37_000, 41_863), (3_000, 512)))
-    exact_line, exact_small = (Queue(n, 512, AVERAGE * COST.per_unit / 512, 20.0) for n in (1_000, 3_000))
+    big, small = (
+        BenchQueue(n, of, execution_time(AVERAGE, of, COST), 100.0) for n, of in ((37_000, 41_863), (3_000, 512))
+    )
+    exact_line, exact_small = (BenchQueue(n, 512, AVERAGE * COST.per_unit / 512, 20.0) for n in (1_000, 3_000))
     return (
         ("fast_us", fast, big, 2000 // less),
         ("fast_literal_us", fast_literal, big, 30 // less),

@@ -105,7 +105,7 @@ class AcFast:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ScheduledPiece:
     """A chunk of a schedule: sent from ``start`` until ``sent``, computed until ``end``."""
 
     task: Task
@@ -126,13 +126,13 @@ class EdfIit2:
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self.queue: list[Task] = []
-        self.schedule: list[Piece] = []
+        self.schedule: list[ScheduledPiece] = []
 
     def decide(self, task: Task, *, port: float, free: Sequence[float]) -> bool:
         """Decide at ``task.arrival``; if the task is accepted, the new schedule is in force."""
         queue = sorted([*self.queue, task], key=_key)
         port, available = max(port, task.arrival), [max(at, task.arrival) for at in free]
-        schedule: list[Piece] = []
+        schedule: list[ScheduledPiece] = []
         for each in queue:
             pieces = self._place(each, port, available)
             if not pieces:
@@ -144,7 +144,7 @@ class EdfIit2:
         self.queue, self.schedule = queue, schedule
         return True
 
-    def _place(self, task: Task, port: float, available: list[float]) -> list[Piece]:
+    def _place(self, task: Task, port: float, available: list[float]) -> list[ScheduledPiece]:
         """Return the task's pieces; empty: it cannot be done by its deadline."""
         order = sorted(range(len(available)), key=lambda p: available[p])
         free = [available[p] for p in order]
@@ -157,7 +157,7 @@ class EdfIit2:
             start = max(at, port)
             load = (end - start) / self.cost.per_unit
             port = start + load * self.cost.tau
-            pieces.append(Piece(task, p, start, port, end, load))
+            pieces.append(ScheduledPiece(task, p, start, port, end, load))
         return pieces
 
     def _least(self, task: Task, port: float, free: list[float]) -> int | None:

@@ -76,7 +76,7 @@ class Headroom(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JobAnswer:
     """The answer of admission to one job."""
 
     job: Job
@@ -139,7 +139,7 @@ def _document(piece: Piece) -> Json:
 
 def plan(
     file: str, *, namespace: str | None, source: ClusterState | Path, moment: str | None = None
-) -> Sequence[Answer]:
+) -> Sequence[JobAnswer]:
     """Answer the jobs of a file. ``source``: the cluster, or a file that its state was saved to.
 
     Raises PunctualError if the jobs or the state cannot be read.
@@ -262,7 +262,7 @@ def _unread(snapshot: Snapshot, pool: str, namespaces: tuple[str, ...]) -> Unrea
     return Unread(namespaces, max(0, processors - (status.get("free") or 0) - ours), processors)
 
 
-def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float) -> Iterator[Answer]:
+def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float) -> Iterator[JobAnswer]:
     """Evaluate one job after the other: a promised job takes its processors from the next ones."""
     pools: dict[str, Pool] = {}
     asked = list(asked)
@@ -272,14 +272,14 @@ def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float
         name, known = model.spec.pool, (model.metadata.namespace, model.metadata.name) in there
         if name not in snapshot.pools:
             job = snapshot.job(model)
-            yield Answer(job, name, now, pool_missing(None, job, name, epoch=EPOCH, now=now), known=known)
+            yield JobAnswer(job, name, now, pool_missing(None, job, name, epoch=EPOCH, now=now), known=known)
             continue
         pool = pools.get(name) or snapshot.pool(name, now=now, without=names)
         pools[name] = pool
         yield ask(pool, snapshot.job(model), name, now=now, known=known)
 
 
-def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> Answer:
+def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> JobAnswer:
     """Submit a job to a Pool that has no other user, and return its decision."""
     settle(pool, now, [JobApplied(job)])
     view = pool.view()
@@ -292,7 +292,7 @@ def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> 
         if uid != job.uid and work.place in places and work.start < job.deadline
     ]
     left, reserve = view.unplaced(job.uid), view.reserve(job.uid)
-    return Answer(
+    return JobAnswer(
         job,
         name,
         now,

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from punctual import reasons
-from punctual.cli.plan import Answer, Piece
+from punctual.cli.plan import JobAnswer, Piece
 from punctual.cli.screen import offer
 from punctual.notation.duration import format_duration, format_time
 from punctual.scheduling.model.job import Offer
@@ -23,7 +23,7 @@ ROWS = 32
 OWN, REDUCE, OTHER, IDLE = ("█", "blue"), ("▒", "blue"), ("░", "dim"), (" ", "")
 
 
-def show_all(found: Sequence[Answer]) -> None:
+def show_all(found: Sequence[JobAnswer]) -> None:
     """Print answers, with an empty line between two."""
     console = Console()
     for i, answer in enumerate(found):
@@ -32,7 +32,7 @@ def show_all(found: Sequence[Answer]) -> None:
         show(answer, console)
 
 
-def show(answer: Answer, console: Console) -> None:
+def show(answer: JobAnswer, console: Console) -> None:
     """Print an answer."""
     verdict = answer.record.admitted
     assert verdict is not None
@@ -57,7 +57,7 @@ def show(answer: Answer, console: Console) -> None:
             console.print(row, soft_wrap=True)
 
 
-def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
+def _lines(answer: JobAnswer) -> Iterator[tuple[str, str]]:
     verdict, record, deadline = answer.record.admitted, answer.record, answer.job.deadline
     assert verdict is not None
     yield f"{verdict.reason}: {verdict.message}", ""
@@ -87,7 +87,7 @@ def _offered(found: Offer | None) -> str | None:
     return offer(deadline, found.largest_load)
 
 
-def _reserves(answer: Answer) -> Iterator[str]:
+def _reserves(answer: JobAnswer) -> Iterator[str]:
     """Tell what the plan leaves free for errors: why a forecast is later, or a deadline harder, than the cost says."""
     if found := answer.headroom:
         free = f"plans leave {100 * found.part:.3g}% of each processor free"
@@ -104,7 +104,7 @@ def _name(place: Place) -> str:
     return f"{place.node}/{place.slot}"
 
 
-def _table(answer: Answer, own: Sequence[Piece]) -> Table:
+def _table(answer: JobAnswer, own: Sequence[Piece]) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("  processor", "chunk", "units", "starts in", "ends in"):
         table.add_column(name, justify="left" if name in {"  processor", "chunk"} else "right", no_wrap=True)
@@ -118,7 +118,7 @@ def _table(answer: Answer, own: Sequence[Piece]) -> Table:
     return table
 
 
-def _timeline(answer: Answer, own: Sequence[Piece], width: int) -> Iterator[Text]:
+def _timeline(answer: JobAnswer, own: Sequence[Piece], width: int) -> Iterator[Text]:
     """Draw the job's processors from now to its deadline: its chunks, and those of other jobs."""
     places = list(dict.fromkeys(piece.place for piece in own))
     label = max(len("processor"), *(len(_name(place)) for place in places[:ROWS]))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from punctual.errors import PunctualError
-from punctual.view.changes import Change, Json, Reset, Seen
+from punctual.view.changes import Change, Json, Reset, SeenChange
 
 
 class WatchRecorder:
@@ -59,14 +59,14 @@ def _brief(body: Json) -> Json:
     return {"metadata": meta, "spec": spec, "status": body.get("status") or {}}
 
 
-def read(path: Path) -> Iterator[Seen]:
+def read(path: Path) -> Iterator[SeenChange]:
     """Read a record. Raises PunctualError with the line that is not one."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
                 try:
                     said = json.loads(line)
-                    yield Seen(said["time"], Change(said["kind"], said["what"], said["object"]))
+                    yield SeenChange(said["time"], Change(said["kind"], said["what"], said["object"]))
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
                     raise PunctualError(
                         f"{path}:{number} is not a line of a record: expected a file that punctual watch --record wrote"

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from punctual.view.elapsed import clock
-from punctual.view.jobs import OVER, Board, Chunk, Job, State
+from punctual.view.jobs import OVER, Board, ChunkView, JobView, State
 
 STYLES: Final[dict[State, str]] = {
     "Waiting": "dim",
@@ -69,7 +69,7 @@ def screen(board: Board, now: float, *, names: Sequence[str] = (), width: int = 
     return Group(*parts)
 
 
-def _headline(job: Job, now: float, grid: Grid, wide: int) -> Table:
+def _headline(job: JobView, now: float, grid: Grid, wide: int) -> Table:
     line = Table.grid(padding=(0, grid.gap))
     for column in (grid.name, 9, wide, 4):
         line.add_column(width=column, no_wrap=True)
@@ -88,7 +88,7 @@ def _headline(job: Job, now: float, grid: Grid, wide: int) -> Table:
     return line
 
 
-def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
+def _times(job: JobView, now: float) -> Iterable[tuple[str, str, str]]:
     if job.guest:
         yield ("no", "deadline", "dim") if job.finished is None else ("took", clock(job.finished - job.created), "")
         return
@@ -108,7 +108,7 @@ def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
         yield "slack", clock(slack), "green" if slack >= 0 else "bold red"
 
 
-def _why(job: Job) -> Iterable[Padding]:
+def _why(job: JobView) -> Iterable[Padding]:
     """Yield the reason of a state that does not explain itself, and the offer."""
     if job.state not in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
         return
@@ -136,7 +136,7 @@ def offer(deadline: str | None, load: int | None, *, edit: str | None = None) ->
     return f"would be promised: {', or '.join(parts)}"
 
 
-def _chunks(chunks: Sequence[Chunk], now: float, grid: Grid, wide: int) -> Table:
+def _chunks(chunks: Sequence[ChunkView], now: float, grid: Grid, wide: int) -> Table:
     table = Table.grid(padding=(0, grid.gap))
     table.add_column(width=grid.name, justify="right", no_wrap=True)
     table.add_column(width=9, no_wrap=True)
@@ -191,7 +191,7 @@ class Teller:
         return lines
 
 
-def headline(job: Job, now: float) -> str:
+def headline(job: JobView, now: float) -> str:
     """Return a job's state in one line."""
     times = ", ".join(f"{word} {text}" for word, text, _ in _times(job, now))
     parts = [f"{job.name}: {job.state}"]

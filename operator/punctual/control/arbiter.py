@@ -34,7 +34,7 @@ LESS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class CpuClaim:
     """What one chunk asks for. CPU in cores."""
 
     id: str
@@ -73,7 +73,7 @@ class Arbiter:
     _over: int = 0
     _room: int = 0
 
-    def share(self, claims: Sequence[Claim], *, lend: bool = False) -> dict[str, float]:
+    def share(self, claims: Sequence[CpuClaim], *, lend: bool = False) -> dict[str, float]:
         """Return the cap of each chunk, cores.
 
         ``lend``: CPU that no wish takes is lent to chunks that can use it.
@@ -87,13 +87,13 @@ class Arbiter:
             return wishes
         return _lent([one for one in claims if not (one.id in self._waiting and self._relief)], wishes, self.cores)
 
-    def _wish(self, one: Claim) -> float:
+    def _wish(self, one: CpuClaim) -> float:
         wish = min(one.wish, one.modelled) if one.id in self.opened else one.wish
         if one.starved and not one.pressed:
             wish *= 1.0 - self._relief * (1.0 - wish / one.high)
         return min(max(wish, one.low), one.high)
 
-    def _relieve(self, claims: Sequence[Claim]) -> None:
+    def _relieve(self, claims: Sequence[CpuClaim]) -> None:
         """Take CPU from chunks that wait for a disk and have time, while one that has none waits for it, too."""
         if not self.disk:
             return
@@ -102,7 +102,7 @@ class Arbiter:
         pressed = any(one.id in self._waiting and one.pressed for one in claims)
         self._relief = min(1.0, self._relief + MORE) if pressed else max(0.0, self._relief - LESS)
 
-    def _switch(self, claims: Sequence[Claim]) -> None:
+    def _switch(self, claims: Sequence[CpuClaim]) -> None:
         there = {one.id for one in claims}
         self.opened = [name for name in self.opened if name in there]
         asked = sum(self._wish(one) for one in claims)
@@ -122,7 +122,7 @@ class Arbiter:
             self.opened.pop()
 
 
-def _urgent_first(claims: Sequence[Claim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
+def _urgent_first(claims: Sequence[CpuClaim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
     """Give wishes in order of slack, but first what each must have: a chunk that takes longer makes no other one late.
 
     A chunk that will be late in any case comes after those that can be in time.
@@ -137,7 +137,7 @@ def _urgent_first(claims: Sequence[Claim], wishes: Mapping[str, float], cores: f
     return caps
 
 
-def _lent(claims: Sequence[Claim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
+def _lent(claims: Sequence[CpuClaim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
     """Add what is left of the cores to some chunks, in order of slack, those that use the CPU that they have first."""
     caps = dict(wishes)
     left = cores - sum(caps.values())

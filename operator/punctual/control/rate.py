@@ -11,7 +11,7 @@ loses. w depends on how the slices of different nodes happen to overlap at a per
 program, target and period. So a first guess takes a low w, and one that must be right takes a high one.
 
 `Bracketing` is the default law, `LinearSearch` the paper's. Both are pure: a report or a change of target goes in, a
-`Decision` with the pair that is to be in force comes out.
+`RateDecision` with the pair that is to be in force comes out.
 """
 
 from dataclasses import dataclass, field, replace
@@ -62,7 +62,7 @@ FORGET: Final = 0.25
 PROBES: Final = 16
 """Periods tried for one target; then the best of them stays."""
 
-Reason = Literal["Start", "Known", "Hold", "Wait", "Search", "Slice", "Reset", "Limited", "Unreachable"]
+Reason = Literal["Start", "KnownPair", "Hold", "Wait", "Search", "Slice", "Reset", "Limited", "Unreachable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RateDecision:
     """The pair that is to be in force, and one word for people on why."""
 
     pair: Pair
@@ -126,10 +126,10 @@ class Law(Protocol):
 
     pair: Pair
 
-    def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:
+    def aim(self, target: float, *, ceiling: float = 1.0) -> RateDecision:
         """Begin with a target, or with another ``ceiling``: the most utilization that its nodes have for it."""
 
-    def report(self, seen: Iteration) -> Decision:
+    def report(self, seen: Iteration) -> RateDecision:
         """Process the report of an iteration."""
 
 
@@ -148,7 +148,7 @@ class LinearSearch:
     target: float = field(init=False, default=0.0)
     rate: float | None = field(init=False, default=None)
 
-    def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:  # noqa: ARG002  U is never above the target
+    def aim(self, target: float, *, ceiling: float = 1.0) -> RateDecision:  # noqa: ARG002  U is never above the target
         """Change the target."""
         first = self.target == 0.0
         self.target = target
@@ -156,12 +156,12 @@ class LinearSearch:
             return self._set(self.limits.max_period, "Start")
         return self._search()
 
-    def report(self, seen: Iteration) -> Decision:
+    def report(self, seen: Iteration) -> RateDecision:
         """Process the report of an iteration."""
         self.rate = seen.rate
         return self._search()
 
-    def _search(self) -> Decision:
+    def _search(self) -> RateDecision:
         if self.rate is None or within(self.rate, self.target, self.epsilon):
             return self._set(self.pair.period, "Hold")
         period = self.pair.period - self.step
@@ -169,14 +169,14 @@ class LinearSearch:
             return self._set(self.limits.max_period, "Reset")
         return self._set(period, "Search")
 
-    def _set(self, period: float, reason: Reason) -> Decision:
+    def _set(self, period: float, reason: Reason) -> RateDecision:
         period = self.limits.clamp(period, self.target)
         self.pair = Pair(period, period * self.target)
-        return Decision(self.pair, reason)
+        return RateDecision(self.pair, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownPair:
     """A pair that held a target, and the rate that it gave."""
 
     target: float
@@ -203,7 +203,7 @@ class Bracketing:
     alone: float
     """Seconds of an iteration alone."""
     limits: Limits = field(default_factory=Limits)
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownPair, ...] = ()
     """What held, oldest first, one for each target: all that a restarted controller needs."""
     pair: Pair = field(init=False)
     target: float = field(init=False, default=0.0)
@@ -220,18 +220,18 @@ class Bracketing:
     rate: float | None = field(init=False, default=None)
     """Of the last iteration under one pair."""
 
-    def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:
+    def aim(self, target: float, *, ceiling: float = 1.0) -> RateDecision:
         """Change the target, or the ceiling."""
         if target == self.target and self.pair.utilization <= ceiling:
             self.ceiling = ceiling
-            return Decision(self.pair, "Hold")
+            return RateDecision(self.pair, "Hold")
         self.target, self.ceiling = target, ceiling
         self.held, self.strikes, self.given_up = False, 0.0, False
         self.bold = False
         self.tried.clear()
         again = next((k.pair for k in self.known if k.target == target and k.pair.utilization <= ceiling), None)
         if again is not None and again.period <= self.limits.max_period:
-            return self._set(again.period, again.utilization, "Known")
+            return self._set(again.period, again.utilization, "KnownPair")
         self.bold = self.rate is None or abs(target - self.rate) > LEAP * self.epsilon
         return self._try(max(self._longest(BOLD if self.bold else SAFE), self._same_slice(self.goal)), "Start")
 
@@ -244,33 +244,33 @@ class Bracketing:
         """Return whether rate and utilization are both within ε of the target."""
         return all(within(value, self.target, self.epsilon) for value in (seen.rate, seen.utilization))
 
-    def report(self, seen: Iteration) -> Decision:
+    def report(self, seen: Iteration) -> RateDecision:
         """Process the report of an iteration."""
         if abs(seen.utilization - self.pair.utilization) > self.epsilon:
-            return Decision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
+            return RateDecision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
         mixed = seen.share < 1.0 - 1e-9
         if not 0.0 < seen.rate < inf or (mixed and self.in_band(seen)):
-            return Decision(self.pair, "Wait")
+            return RateDecision(self.pair, "Wait")
         seen = self._unmixed(seen) if mixed else seen
         if seen.share < WHOLE:
             return self._look_ahead(seen)
         self.rate, self.bold = seen.rate, False
         return self._hold(seen) if self.in_band(seen) else self._leave(seen)
 
-    def _hold(self, seen: Iteration) -> Decision:
+    def _hold(self, seen: Iteration) -> RateDecision:
         """Note an iteration in band."""
         if not self.held:
             others = tuple(k for k in self.known if k.target != self.target)
-            self.known = (*others, Known(self.target, self.pair, seen.rate))[-PROBES:]
+            self.known = (*others, KnownPair(self.target, self.pair, seen.rate))[-PROBES:]
         self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
         self.held, self.given_up = True, False
-        return Decision(self.pair, "Hold")
+        return RateDecision(self.pair, "Hold")
 
-    def _leave(self, seen: Iteration) -> Decision:
+    def _leave(self, seen: Iteration) -> RateDecision:
         """Change the pair after an iteration out of band; one that held is given another chance."""
         self.strikes += 1
         if self.held and self.strikes < PATIENCE:
-            return Decision(self.pair, "Wait")
+            return RateDecision(self.pair, "Wait")
         if self.held:  # something has changed: what was tried before tells nothing of it
             self.known = tuple(k for k in self.known if k.target != self.target)
             self.tried.clear()
@@ -283,7 +283,7 @@ class Bracketing:
             return seen
         return replace(seen, rate=(seen.rate - self.rate * (1.0 - seen.share)) / seen.share)
 
-    def _look_ahead(self, seen: Iteration) -> Decision:
+    def _look_ahead(self, seen: Iteration) -> RateDecision:
         """Judge a bold period by an iteration that was only in part under the pair: it stays if it surely loses little.
 
         All losses of an iteration may lie in that part, so the loss seen is at least that of a whole one.
@@ -291,18 +291,18 @@ class Bracketing:
         good = seen.share >= SURE and self.rate is not None and seen.utilization - seen.rate <= self._allowed
         safe = max(self._longest(SAFE), self._same_slice(self.goal))
         if not self.bold or good or safe >= self.pair.period:
-            return Decision(self.pair, "Wait")
+            return RateDecision(self.pair, "Wait")
         self.bold = False
         return self._try(safe, "Search")
 
-    def _slow_down(self, seen: Iteration) -> Decision:
+    def _slow_down(self, seen: Iteration) -> RateDecision:
         """Take from the slice what the application is too fast by."""
         least = max(self.target - MOST * self.epsilon, self.target / 2)
         if self.pair.utilization <= least + 1e-9:  # it runs where the CPU is not what it waits for, as for its disk
-            return Decision(self.pair, "Unreachable")
+            return RateDecision(self.pair, "Unreachable")
         return self._set(self.pair.period, max(least, self.pair.utilization - (seen.rate - self.target)), "Slice")
 
-    def _shorten(self, seen: Iteration) -> Decision:
+    def _shorten(self, seen: Iteration) -> RateDecision:
         """Try another period after one that lost too much, or a larger slice if that is enough."""
         loss, period = seen.utilization - seen.rate, self.pair.period
         top = self.goal if len(self.tried) < SEVERAL else min(self.target + MOST * self.epsilon, self.ceiling, 1.0)
@@ -365,19 +365,19 @@ class Bracketing:
                 found = max(found, period)
         return found
 
-    def _try(self, period: float, reason: Reason) -> Decision:
+    def _try(self, period: float, reason: Reason) -> RateDecision:
         """Use a period, with the goal, or less if even SAFE waits lose less there: the rate is to be in mid band."""
         loss = SAFE * self._gap(self.goal, self.target, period) + SWITCH / period
         return self._set(period, min(self.goal, self.target * (1.0 + TAKEN / 2) + loss / 2), reason)
 
-    def _set(self, period: float, utilization: float, reason: Reason) -> Decision:
+    def _set(self, period: float, utilization: float, reason: Reason) -> RateDecision:
         period = self.limits.clamp(period, min(self.target, utilization))
         self.pair = Pair(period, period * utilization)
-        return Decision(self.pair, reason)
+        return RateDecision(self.pair, reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RateDemand:
     """An application that asks for a rate. ``cpus``: by node, what it would use there alone, in cores."""
 
     name: str
@@ -411,7 +411,7 @@ class Overcommitted:
         )
 
 
-def admit(demands: list[Demand], capacity: dict[str, float]) -> Admitted | Overcommitted:
+def admit(demands: list[RateDemand], capacity: dict[str, float]) -> Admitted | Overcommitted:
     """Test whether Σ rate · CPU fits on each node (EDF: Σ U ≤ 1), and give what is left to each in equal parts.
 
     The first node that does not suffice, in the order of ``capacity``, is named.

@@ -2,8 +2,8 @@
 
 from punctual import reasons
 from punctual.guests.guest import GuestState
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.wording import some, span
+from punctual.verdict import Verdict
 
 
 def answer(now: float, st: GuestState) -> None:

@@ -18,9 +18,10 @@ from punctual.scheduling.chunks.life import Observation
 from punctual.scheduling.chunks.owner import ChunkOwner, Key
 from punctual.scheduling.model.actions import CreateChunk, Emit, EndPod, StopPod
 from punctual.scheduling.model.events import PodObserved
-from punctual.scheduling.model.job import Chunk, Verdict
+from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE
+from punctual.verdict import Verdict
 
 ANSWER: Final = 5.0
 """Seconds in which a worker answers an offer: it looks several times a second, and its agent reports each second."""

@@ -7,7 +7,7 @@ from typing import Final
 from punctual.guests.cluster import Cluster
 from punctual.guests.guest import ANSWER, Arrival, GuestState
 from punctual.guests.nodes import NodeState
-from punctual.guests.together import Place, end_together
+from punctual.guests.together import GuestPlace, end_together
 from punctual.linger.policy import lingers
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import BLOCKED
@@ -85,12 +85,12 @@ class Starts:
     def _in_time(self, st: GuestState, rate: float) -> float:
         """Return the CPU seconds of a new chunk that works at a rate and ends when all of the job's places do."""
         cores, start = st.job.cores, st.start.seconds
-        places = [Place(start, rate)]
+        places = [GuestPlace(start, rate)]
         for chunk in st.record.chunks:
             node = self.cluster.nodes.get(chunk.node)
             speed = 0.0 if node is None else node.rate(st.job, more=False)
             if speed > 0.0:
-                places.append(Place(start + st.ahead(chunk) / cores / speed, speed))
+                places.append(GuestPlace(start + st.ahead(chunk) / cores / speed, speed))
         end = end_together(st.remaining.total * st.cpu_per_unit / cores, places)
         return max(0.0, end - start) * rate * cores
 

@@ -16,7 +16,7 @@ from punctual.guests.guest import ANSWER, ChunkState, GuestState
 from punctual.guests.model import Cause, Decided
 from punctual.guests.nodes import NodeState
 from punctual.guests.offers import at_stake, deaf, in_time, leaves, listen, missed
-from punctual.guests.victims import Candidate, victims
+from punctual.guests.victims import LeavingChunk, victims
 from punctual.linger.cost import Move
 from punctual.linger.policy import Decision, decide, lingers
 from punctual.scheduling.model.job import Chunk
@@ -88,7 +88,7 @@ class Stays:
             if chunk.node == name and known.evicted_at is None
         }
         candidates = [
-            Candidate(key, at_stake(now, st, chunk, node.rate(st.job, more=False)), st.watch(chunk).memory)
+            LeavingChunk(key, at_stake(now, st, chunk, node.rate(st.job, more=False)), st.watch(chunk).memory)
             for key, (st, chunk) in here.items()
         ]
         for one in victims(candidates, excess):

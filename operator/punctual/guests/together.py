@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class GuestPlace(NamedTuple):
     """A place where chunks of a job run one after the other."""
 
     free: float
@@ -14,7 +14,7 @@ class Place(NamedTuple):
     """Work that it does in a second, more than 0."""
 
 
-def end_together(work: float, places: Iterable[Place]) -> float:
+def end_together(work: float, places: Iterable[GuestPlace]) -> float:
     """Return the seconds after which places that all work until then have done ``work``; infinite without places."""
     rate = done = 0.0  # of those that are free by then; what they would have done before the others are
     end = inf

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Candidate(NamedTuple):
+class LeavingChunk(NamedTuple):
     """A chunk that could leave."""
 
     key: tuple[str, str, int, int]
@@ -15,7 +15,7 @@ class Candidate(NamedTuple):
     """Bytes that this frees."""
 
 
-def victims(candidates: Iterable[Candidate], excess: int) -> list[Candidate]:
+def victims(candidates: Iterable[LeavingChunk], excess: int) -> list[LeavingChunk]:
     """Return the chunks that leave, so that they free ``excess`` bytes and lose few CPU seconds together.
 
     The least set is a knapsack. Two orders are tried, by loss and by loss per byte; in each, those that turn out not to
@@ -27,13 +27,13 @@ def victims(candidates: Iterable[Candidate], excess: int) -> list[Candidate]:
     return min((_enough(order, excess) for order in (by_loss, by_rate)), key=_cost)
 
 
-def _cost(chosen: list[Candidate]) -> tuple[float, int]:
+def _cost(chosen: list[LeavingChunk]) -> tuple[float, int]:
     return sum(one.loss for one in chosen), len(chosen)
 
 
-def _enough(order: list[Candidate], excess: int) -> list[Candidate]:
+def _enough(order: list[LeavingChunk], excess: int) -> list[LeavingChunk]:
     """Take from the front until it is enough, then keep those that are not needed, the most valuable first."""
-    chosen: list[Candidate] = []
+    chosen: list[LeavingChunk] = []
     freed = 0
     for one in order:
         if freed >= excess:

@@ -26,22 +26,13 @@ from punctual.profiles.learning import AskedSpeeds, Learned
 from punctual.profiles.samples import ByHand
 from punctual.profiles.samples import cost as profile_cost
 from punctual.scheduling.model.discipline import Discipline
-from punctual.scheduling.model.job import (
-    Chunk,
-    InputVersion,
-    Job,
-    JobRecord,
-    Offer,
-    PilotSample,
-    Promise,
-    Transfers,
-    Verdict,
-)
+from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Offer, PilotSample, Promise, Transfers
 from punctual.scheduling.model.node_rules import ANY_NODE
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
-from punctual.scheduling.model.ranges import Count, Counts, Ranges
+from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
 from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
+from punctual.verdict import Verdict
 
 Json = dict[str, Any]
 
@@ -196,7 +187,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
             network=spec.network,
         ),
         miss_set_point=spec.miss_ratio.target if spec.miss_ratio else None,
-        sample_period=(spec.miss_ratio or api.MissRatio()).period,
+        sample_period=(spec.miss_ratio or api.MissRatioSpec()).period,
         selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
     )
 
@@ -234,8 +225,8 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         offer=Offer(offer.earliest_deadline, offer.valid_until_time, offer.largest_load) if offer else None,
         cost=Cost(cost.per_unit, cost.transfer_per_unit, cost.transfer_setup, cost.startup) if cost else None,
         completed=Ranges.of(*((r.begin, r.end) for r in status.completed)),
-        failed=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.failed)),
-        tried=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.tried)),
+        failed=Counts(tuple(RangeCount(c.begin, c.end, c.count) for c in status.failed)),
+        tried=Counts(tuple(RangeCount(c.begin, c.end, c.count) for c in status.tried)),
         chunks=tuple(_to_chunk(c) for c in status.chunks),
         pilots=tuple(PilotSample(p.units, p.seconds) for p in status.pilots),
         transfers=Transfers(fetched.transfers, fetched.units, fetched.bytes, fetched.opening, fetched.sending)
@@ -301,7 +292,7 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
     )
 
 
-def _to_miss_count(count: api.MissCount) -> MissCount:
+def _to_miss_count(count: api.MissCountStatus) -> MissCount:
     return MissCount(bound=count.bound, ratio=count.ratio, due=count.due, missed=count.missed, until=count.until or 0.0)
 
 
@@ -504,7 +495,7 @@ def pool_status(
             assign=next(name for name, way in _ASSIGNMENTS.items() if way == applied.discipline.assign),
             miss_ratio=None
             if applied.miss_set_point is None
-            else api.MissRatio(target=applied.miss_set_point, period=applied.sample_period),
+            else api.MissRatioSpec(target=applied.miss_set_point, period=applied.sample_period),
             network=applied.discipline.network,
         ).manifest()
     return status

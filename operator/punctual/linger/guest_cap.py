@@ -95,7 +95,7 @@ class GuestCap:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class GuestClaim:
     """One guest's claim to what all have together. CPU in cores, memory in bytes."""
 
     weight: float = 1.0
@@ -117,7 +117,7 @@ def want(before: float, used: float, cap: float) -> float:
     return before if FITTING * before <= used <= BOUND * before else ROOM * used
 
 
-def share(most: float, guests: Mapping[str, Guest]) -> dict[str, float]:
+def share(most: float, guests: Mapping[str, GuestClaim]) -> dict[str, float]:
     """Divide what all guests have together by weight. What one does not want is the others'; what none wants, too.
 
     Each guest has its floor. So the parts add up to ``most``, or to the floors if these are more. They are less if all

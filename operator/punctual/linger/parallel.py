@@ -10,7 +10,7 @@ from math import log, sqrt
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BurstLoad:
     """The run and idle bursts of a node's own work: means in s, variances in s²."""
 
     run: float
@@ -27,7 +27,7 @@ class Load:
         return work + bursts * self.run, bursts * (self.run_variance + self.idle_variance * (self.run / self.idle) ** 2)
 
 
-def phase_time(work: float, loads: Sequence[Load]) -> float:
+def phase_time(work: float, loads: Sequence[BurstLoad]) -> float:
     """Return the expected time of a phase, s: that of the slowest process, one on each node.
 
     The greatest of m normal variables is about √(2 ln m) standard deviations above their mean.
@@ -41,7 +41,7 @@ def power_of_two(most: int) -> int:
     return 1 << most.bit_length() - 1 if most > 0 else 0
 
 
-def processes(most: int, work: float, loads: Sequence[Load]) -> int:
+def processes(most: int, work: float, loads: Sequence[BurstLoad]) -> int:
     """Return how many processes are fastest: a power of two, at most ``most``.
 
     work    CPU seconds of a process in a phase

@@ -7,9 +7,9 @@ from punctual import reasons
 from punctual.control.cost_estimation import ENOUGH, Estimate, Fetched, Timed, estimate, estimate_transfer, remember
 from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.wording import some
 from punctual.theory.cost import Cost
+from punctual.verdict import Verdict
 
 MOST: Final = 16
 """Pools and classes remembered of one profile."""

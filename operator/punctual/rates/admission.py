@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import floor
 
 from punctual import reasons
-from punctual.control.rate import QUOTA, Demand, Overcommitted, admit
+from punctual.control.rate import QUOTA, Overcommitted, RateDemand, admit
 from punctual.rates.application import LONGEST, Application
 
 Refusal = tuple[str, str]
@@ -29,7 +29,7 @@ class Answer:
 class _Room:
     """The demands admitted so far, and what their pods request."""
 
-    demands: dict[str, Demand] = field(default_factory=dict)
+    demands: dict[str, RateDemand] = field(default_factory=dict)
     requests: dict[str, dict[str, float]] = field(default_factory=dict)
     """By application (uid) and node, cores."""
 
@@ -41,7 +41,7 @@ class _Room:
             cpus[m.node] = cpus.get(m.node, 0.0) + m.cpu
             requests[m.node] = requests.get(m.node, 0.0) + m.request
         uid = app.rate.uid
-        demands = {**self.demands, uid: Demand(app.rate.name, target, app.rate.epsilon, cpus)}
+        demands = {**self.demands, uid: RateDemand(app.rate.name, target, app.rate.epsilon, cpus)}
         found = admit(list(demands.values()), self._capacity({**self.requests, uid: requests}))
         if isinstance(found, Overcommitted):
             return reasons.RATES_DO_NOT_FIT, _advice(app, target, found)

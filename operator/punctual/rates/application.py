@@ -18,9 +18,10 @@ from math import ceil
 from typing import Final
 
 from punctual import reasons
-from punctual.control.rate import MOST, QUOTA, Bracketing, Decision, Iteration, Known, Limits, Pair, Reason
-from punctual.rates.counts import Counts, Window
-from punctual.rates.model import UNRECORDED, Count, HoldPod, Member, PodsCounted, Record, Seen, TargetRate, Verdict
+from punctual.control.rate import MOST, QUOTA, Bracketing, Iteration, KnownPair, Limits, Pair, RateDecision, Reason
+from punctual.rates.counts import PodCounts, Window
+from punctual.rates.model import UNRECORDED, HoldPod, Member, PodsCounted, Record, ReportedPod, ScrapedCount, TargetRate
+from punctual.verdict import Verdict
 
 WINDOW: Final = 4.0
 """Least seconds of an iteration of the law: reports are late by some hundredths of a second."""
@@ -62,8 +63,8 @@ class Application:
     _on_target: bool = False
     """The pair has held the target, as far as reports say, or as an earlier leader has said."""
     _word: Reason = "Start"
-    _counts: dict[str, Counts] = field(default_factory=dict)
-    _scraped: dict[str, Count] = field(default_factory=dict)
+    _counts: dict[str, PodCounts] = field(default_factory=dict)
+    _scraped: dict[str, ScrapedCount] = field(default_factory=dict)
     """The last counts that Prometheus has said, by pod."""
     _flaw: str = ""
     """What was wrong with its last answer."""
@@ -131,7 +132,7 @@ class Application:
         if not event.flaw or self._sound is None:
             self._sound = event.at
 
-    def observe(self, at: float, seen: Seen) -> None:
+    def observe(self, at: float, seen: ReportedPod) -> None:
         """Take in a pod's line of a report."""
         member = self.members.get(seen.pod)
         if member is None or self.pair is None:
@@ -139,7 +140,7 @@ class Application:
         if self.rate.query is not None:
             count = self._scraped.get(seen.pod)
             seen = seen._replace(done=count and count.done, written=count and at - count.at)
-        counts = self._counts.setdefault(seen.pod, Counts(at))
+        counts = self._counts.setdefault(seen.pod, PodCounts(at))
         # a pod with all its CPU may have it by its own limit, in another period
         period = self.pair.period if self.pair.utilization < 1.0 else None
         counts.observe(at, seen, cap=_cap(member, self.pair), period=period)
@@ -191,7 +192,7 @@ class Application:
         slowest = min(ended, key=lambda window: window.rate)
         return slowest._replace(share=min(window.share for window in ended))
 
-    def _reporting(self) -> list[Counts]:
+    def _reporting(self) -> list[PodCounts]:
         """Return the counts of the pods that run and have ever made progress."""
         known = ((self._counts.get(m.pod), m) for m in self.members.values())
         return [counts for counts, m in known if m.running and counts is not None and counts.last is not None]
@@ -216,7 +217,7 @@ class Application:
             # without progress there is nothing to measure
             wait = bool(self._reporting()) or all(c.silent <= SILENT_SECONDS for c in self._counts.values())
             share, period = (1.0 if wait else self.target), limits.clamp(LONGEST, self.target)
-            self._decide(Decision(Pair(period, share * period), "Wait"), now)
+            self._decide(RateDecision(Pair(period, share * period), "Wait"), now)
             return
         if self._law is None:
             self._law = Bracketing(self.rate.epsilon, 1.0 / self.max_rate, limits, self._recorded())
@@ -227,14 +228,14 @@ class Application:
             law.target = 0.0  # its pair is no longer allowed
         self._decide(law.aim(self.target, ceiling=self._ceiling), now)
 
-    def _recorded(self) -> tuple[Known, ...]:
+    def _recorded(self) -> tuple[KnownPair, ...]:
         """Return the pair that an earlier leader has left."""
         target, max_rate, utilization, period, rate, _ = self.record
         if not (target and utilization and period and self.max_rate and _alike(self.max_rate, max_rate)):
             return ()
         # it was rounded when it was written
         utilization = min(utilization, self._ceiling) if utilization <= self._ceiling * (1 + 1e-6) else utilization
-        return (Known(target, Pair(period, utilization * period), rate or target),)
+        return (KnownPair(target, Pair(period, utilization * period), rate or target),)
 
     def _limits(self, target: float) -> Limits:
         """Return the periods with which no pod's quota is below the kernel's least."""
@@ -244,7 +245,7 @@ class Application:
         low = min(max(asked.min_period, least if cpu < 1.0 else 0.0), LONGEST)
         return Limits(low, max(asked.max_period, low))
 
-    def _decide(self, decision: Decision, now: float) -> None:
+    def _decide(self, decision: RateDecision, now: float) -> None:
         self._word = decision.reason
         if decision.pair != self.pair:
             self.pair, self._asked, self.changed = decision.pair, now, True

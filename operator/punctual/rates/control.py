@@ -23,9 +23,9 @@ from punctual.rates.model import (
     RateDeleted,
     RateStatus,
     ReleasePod,
-    Verdict,
     WriteRate,
 )
+from punctual.verdict import Verdict
 
 LOOK: Final = 1.0
 """Seconds between two looks without events."""

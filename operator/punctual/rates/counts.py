@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from punctual.rates.model import Seen
+from punctual.rates.model import ReportedPod
 
 SAME = 0.01
 """Relative difference up to which a cap or period is the one asked for: the kernel counts in whole microseconds."""
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 
 @dataclass(slots=True)
-class Counts:
+class PodCounts:
     """The counts of one pod. ``since``: its first report; it may have been silent from then on."""
 
     since: float
@@ -49,7 +49,7 @@ class Counts:
     def __post_init__(self) -> None:
         self.heard = self.since
 
-    def observe(self, at: float, seen: Seen, *, cap: float, period: float | None) -> None:
+    def observe(self, at: float, seen: ReportedPod, *, cap: float, period: float | None) -> None:
         """Take in a report; ``cap`` and ``period`` are those asked for; None: any period will do."""
         self.heard, self.cap, self.period = at, seen.cap, seen.period
         if not (_same(seen.cap, cap) and (period is None or _same(seen.period, period))):

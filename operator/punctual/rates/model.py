@@ -6,17 +6,10 @@ clock that is never set; rates are iterations a second or, where named so, parts
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from punctual.control.rate import Limits
-
-
-class Verdict(NamedTuple):
-    """Content of a condition: status, reason (a word of ``punctual.reasons``), message."""
-
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
+from punctual.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +64,7 @@ class Member(NamedTuple):
     """Its node belongs to the TargetRate's pool."""
 
 
-class Seen(NamedTuple):
+class ReportedPod(NamedTuple):
     """A pod's line of a node's report."""
 
     pod: str
@@ -84,7 +77,7 @@ class Seen(NamedTuple):
     period: float | None
 
 
-class Count(NamedTuple):
+class ScrapedCount(NamedTuple):
     """The iterations of a pod as Prometheus has them, and when it scraped them."""
 
     pod: str
@@ -124,7 +117,7 @@ class PodsReported:
 
     node: str
     at: float
-    pods: tuple[Seen, ...]
+    pods: tuple[ReportedPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +127,7 @@ class PodsCounted:
     uid: str
     query: str
     at: float
-    counts: tuple[Count, ...] = ()
+    counts: tuple[ScrapedCount, ...] = ()
     flaw: str = ""
     """Why a running pod has no count, and what to do. Empty: all have one."""
 

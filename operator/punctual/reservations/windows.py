@@ -14,10 +14,10 @@ from punctual.errors import UserError
 from punctual.notation.duration import format_duration, format_time
 from punctual.reservations.recurrence import DAY, AskedWindows, Span, windows
 from punctual.scheduling.model.events import ReservationApplied, Share
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some
+from punctual.verdict import Verdict
 
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
 HELD: Final = frozenset({"Booked", "Active"})

@@ -26,8 +26,8 @@ from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.pod_events import PodEvents
 from punctual.scheduling.engine.pool_edits import PoolEdits
 from punctual.scheduling.engine.repair import Refit, Repair
-from punctual.scheduling.engine.reservations import Reservations
-from punctual.scheduling.engine.set_points import SetPoints
+from punctual.scheduling.engine.reservations import AcceptedReservations
+from punctual.scheduling.engine.set_points import SetPointSender
 from punctual.scheduling.engine.transfers import TransferQueue
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import (
@@ -75,11 +75,11 @@ class Pool:
         planner = self._planner = Planner(state, lifecycle)
         mode = self._mode = _mode(state, lifecycle, planner)
         dispatcher = self._dispatcher = Dispatcher(state, lifecycle, planner, mode)
-        set_points = SetPoints(state, planner)
+        set_points = SetPointSender(state, planner)
         self._health = HealthChecks(state, lifecycle, set_points)
         self._transfers = TransferQueue(state)
         self._decisions = Decisions(state, lifecycle, planner, mode, offers=offers)
-        self._reservations = Reservations(state, lifecycle, planner, dispatcher, mode, offers=offers)
+        self._reservations = AcceptedReservations(state, lifecycle, planner, dispatcher, mode, offers=offers)
         self._tracking = Tracking(state)
         self._statuses = Statuses(state)
         self._edits = Edits(state, lifecycle, mode)

@@ -19,7 +19,7 @@ class Reset(NamedTuple):
     kind: str
 
 
-class Seen(NamedTuple):
+class SeenChange(NamedTuple):
     """A change, and the time at which it was seen (seconds since 1970 on the clock of the machine that watched)."""
 
     time: float

@@ -9,7 +9,7 @@ from punctual import reasons
 from punctual.linger.history import STEP, History
 from punctual.scheduling.model.wording import some, span
 from punctual.view.history import spark
-from punctual.view.jobs import Chunk, Job, moment
+from punctual.view.jobs import ChunkView, JobView, moment
 from punctual.view.subject import SHOWN, Subject, chunks_run, failures, few, not_started
 
 DECISIONS: Final = frozenset({
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
     preview: bool = False
 
 
-class Decision(NamedTuple):
+class DecisionView(NamedTuple):
     """The last decision about a chunk, as its pod's events tell it."""
 
     reason: str
@@ -54,9 +54,11 @@ def rules_of(pool: Mapping[str, Any]) -> Rules:
     return Rules(found.get("policy") or "LingerLonger", bool(found.get("preview")))
 
 
-def last_decision(events: Iterable[Mapping[str, Any]]) -> Decision | None:
+def last_decision(events: Iterable[Mapping[str, Any]]) -> DecisionView | None:
     """Return the newest decision among a pod's events; None: there is none, or it has expired."""
-    found = [Decision(e["reason"], e.get("message") or "", _time(e)) for e in events if e.get("reason") in DECISIONS]
+    found = [
+        DecisionView(e["reason"], e.get("message") or "", _time(e)) for e in events if e.get("reason") in DECISIONS
+    ]
     return max(found, key=lambda one: one.at, default=None)
 
 
@@ -87,7 +89,7 @@ def guest_job(on: Subject) -> Iterator[str]:
     yield from failures(job)
 
 
-def _done(job: Job) -> str:
+def _done(job: JobView) -> str:
     """Tell how the units are divided."""
     owned = sum(max(0, chunk.end - chunk.begin - chunk.done) for chunk in job.chunks)
     rest = max(0, job.units - job.done - owned)
@@ -96,7 +98,7 @@ def _done(job: Job) -> str:
     return f"{job.done} of {some(job.units, 'unit')} are done; {held}{rest}{work} wait for a chunk."
 
 
-def guest_chunk(on: Subject, chunk: Chunk, told: Decision | None, rules: Rules | None) -> Iterator[str]:
+def guest_chunk(on: Subject, chunk: ChunkView, told: DecisionView | None, rules: Rules | None) -> Iterator[str]:
     """Explain a guest's chunk: where it is, what it gets, what was decided about it last, and what may come next.
 
     ``rules``: those of its pool; None: they are not known.
@@ -122,7 +124,7 @@ def guest_chunk(on: Subject, chunk: Chunk, told: Decision | None, rules: Rules |
         yield f"Policy {rules.policy}: while its node is busy, {_NEXT.get(rules.policy, 'it may move')}.{preview}"
 
 
-def decided(on: Subject, told: Decision | None) -> str:
+def decided(on: Subject, told: DecisionView | None) -> str:
     """Quote the last decision about a chunk."""
     if told is None:
         return (

@@ -11,7 +11,7 @@ BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(slots=True)
-class History:
+class ValueHistory:
     """Values by key and time. Only changes are kept: a value stands until the next one."""
 
     _changes: dict[str, deque[tuple[float, float]]] = field(default_factory=dict)

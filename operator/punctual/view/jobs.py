@@ -12,7 +12,7 @@ from punctual import reasons
 from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, WORK
 from punctual.notation.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
-from punctual.view.pools import PoolState, pool_of
+from punctual.view.pools import PoolSummary, pool_of
 
 Json = dict[str, Any]
 State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
@@ -24,7 +24,7 @@ _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", 
 """The condition that explains a state. Of all others it is Admitted."""
 
 
-class Condition(NamedTuple):
+class ConditionView(NamedTuple):
     """A condition of an object: ``status`` is True, False or Unknown."""
 
     status: str
@@ -34,11 +34,11 @@ class Condition(NamedTuple):
     """When its status changed last."""
 
 
-NOTHING: Final = Condition("Unknown", "", "")
+NOTHING: Final = ConditionView("Unknown", "", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkView:
     """A part of a job that runs, or is about to run."""
 
     begin: int
@@ -57,7 +57,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobView:
     """A DivisibleJob. ``reason`` and ``message`` are those of the condition that explains its state."""
 
     uid: str
@@ -81,7 +81,7 @@ class Job:
     offered_time: str | None
     """The same in the form of spec.deadlineTime of this job."""
     offer_load: int | None
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ChunkView, ...]
     started: float | None
     finished: float | None
     pool: str = ""
@@ -89,7 +89,7 @@ class Job:
     """It has no deadline: its chunks run on what the nodes' own work leaves."""
     suspend: bool = False
     """Its spec says that no chunk is to run."""
-    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    conditions: Mapping[str, ConditionView] = field(default_factory=dict)
     """By type."""
     answered: bool = True
     """Whether the status answers the current spec."""
@@ -129,7 +129,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PodView:
     """The pod of a chunk, and how it ended."""
 
     uid: str
@@ -149,11 +149,11 @@ class Pod:
     empty: it has started."""
 
 
-def job_of(body: Mapping[str, Any]) -> Job:
+def job_of(body: Mapping[str, Any]) -> JobView:
     """Read a DivisibleJob."""
     meta, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     said = {
-        c["type"]: Condition(
+        c["type"]: ConditionView(
             c.get("status", "Unknown"), c.get("reason", ""), c.get("message", ""), moment(c.get("lastTransitionTime"))
         )
         for c in status.get("conditions") or ()
@@ -171,7 +171,7 @@ def job_of(body: Mapping[str, Any]) -> Job:
     word = said.get(_SAYS_WHY.get(state, "Admitted"), NOTHING)
     cost = status.get("cost") or {}
     per_unit = cost.get("perUnit")
-    return Job(
+    return JobView(
         uid=meta["uid"],
         namespace=meta.get("namespace", ""),
         name=meta["name"],
@@ -207,8 +207,8 @@ def job_of(body: Mapping[str, Any]) -> Job:
     )
 
 
-def _chunk(chunk: Mapping[str, Any]) -> Chunk:
-    return Chunk(
+def _chunk(chunk: Mapping[str, Any]) -> ChunkView:
+    return ChunkView(
         chunk["begin"],
         chunk["end"],
         chunk.get("kind") or "Chunk",
@@ -223,7 +223,7 @@ def _chunk(chunk: Mapping[str, Any]) -> Chunk:
     )
 
 
-def pod_of(body: Mapping[str, Any]) -> Pod | None:
+def pod_of(body: Mapping[str, Any]) -> PodView | None:
     """Read a chunk's pod; None where it is none."""
     meta, status = body["metadata"], body.get("status") or {}
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
@@ -235,7 +235,7 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
     # a webhook may have put containers before the work's; pods of an earlier version do not name it
     work = next((step for step in found if step.get("name") == notes.get(WORK)), found[0] if found else {})
     running, ended = ((work.get("state") or {}).get(key) or {} for key in ("running", "terminated"))
-    return Pod(
+    return PodView(
         uid=meta["uid"],
         name=meta["name"],
         job=labels[JOB_UID_LABEL],
@@ -273,13 +273,13 @@ def moment(text: str | None) -> float | None:
 class Board:
     """Jobs and pods as they were last seen. Deleted pods stay, for a timeline."""
 
-    jobs: dict[str, Job] = field(default_factory=dict)
-    pods: dict[str, Pod] = field(default_factory=dict)
+    jobs: dict[str, JobView] = field(default_factory=dict)
+    pods: dict[str, PodView] = field(default_factory=dict)
     first_finish: dict[str, float] = field(default_factory=dict)
     """The finish that was forecast when a job was promised, by its uid."""
-    planned: dict[str, Chunk] = field(default_factory=dict)
+    planned: dict[str, ChunkView] = field(default_factory=dict)
     """The chunk as it was last recorded, by its pod's name."""
-    pools: dict[str, PoolState] = field(default_factory=dict)
+    pools: dict[str, PoolSummary] = field(default_factory=dict)
     """By name."""
 
     def take(self, news: Iterable[Change | Reset]) -> None:
@@ -314,7 +314,7 @@ class Board:
                 if pod := pod_of(change.body):
                     self.pods[pod.uid] = pod
 
-    def in_order(self, names: Iterable[str] = ()) -> list[Job]:
+    def in_order(self, names: Iterable[str] = ()) -> list[JobView]:
         """Return the jobs in the order of creation; ``names``: only these."""
         wanted = set(names)
         found = [job for job in self.jobs.values() if not wanted or job.name in wanted]

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class PoolState:
+class PoolSummary:
     """A Pool, as its status describes it."""
 
     name: str
@@ -35,11 +35,11 @@ class PoolState:
         return max(0, self.processors - self.free)
 
 
-def pool_of(body: Mapping[str, Any]) -> PoolState:
+def pool_of(body: Mapping[str, Any]) -> PoolSummary:
     """Read a Pool."""
     spec, status = body.get("spec") or {}, body.get("status") or {}
     ready: Mapping[str, str] = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), {})
-    return PoolState(
+    return PoolSummary(
         name=body["metadata"]["name"],
         processors=status.get("processors") or 0,
         free=status.get("free") or 0,

@@ -6,24 +6,24 @@ from typing import Final, NamedTuple
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.view import PoolView
-from punctual.view.jobs import Chunk, Job, Pod
+from punctual.view.jobs import ChunkView, JobView, PodView
 
 STRANGER: Final = "a job of another namespace"
 SHOWN: Final = 5
 """Maximum sentences of one kind: chunks, other jobs, nodes, windows."""
 NEAR: Final = 12 * 3600.0
 """Seconds from now within which a time is written without its date."""
-NO_PODS: Final[Mapping[str, Pod]] = {}
+NO_PODS: Final[Mapping[str, PodView]] = {}
 
 
 class Subject(NamedTuple):
     """What is explained, and what is known beside it."""
 
-    job: Job
+    job: JobView
     pool: PoolView | None
     now: float
     names: Mapping[str, str]
-    pods: Mapping[str, Pod]
+    pods: Mapping[str, PodView]
 
     def at(self, moment: float) -> str:
         """Write a time (without its date if that is clear), and how far it is from now."""
@@ -53,21 +53,21 @@ def chunks_run(chunks: int) -> str:
     return "1 chunk runs" if chunks == 1 else f"{chunks} chunks run"
 
 
-def failures(job: Job) -> Iterator[str]:
+def failures(job: JobView) -> Iterator[str]:
     """Tell how often work has failed."""
     if job.failures:
         times = "once" if job.failures == 1 else f"{job.failures} times"
         yield f"A chunk of it has failed {times} by its own fault: kubectl describe dj {job.name} shows the events."
 
 
-def what_of(chunk: Chunk) -> str:
+def what_of(chunk: ChunkView) -> str:
     """Name a chunk by its work."""
     if chunk.kind == "Reduce":
         return "the reduce step"
     return f"units {chunk.begin}-{chunk.end}" + (" (pilot)" if chunk.kind == "Pilot" else "")
 
 
-def not_started(on: Subject, chunk: Chunk) -> str | None:
+def not_started(on: Subject, chunk: ChunkView) -> str | None:
     """Return why a chunk's program has not started; None: it has, or nothing is known."""
     pod, what = on.pods.get(chunk.pod), what_of(chunk)
     since = span(max(0.0, on.now - chunk.created))

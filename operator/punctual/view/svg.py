@@ -9,7 +9,7 @@ from html import escape
 from typing import Final
 
 from punctual.view.elapsed import clock
-from punctual.view.timeline import Bar, Timeline
+from punctual.view.timeline import Bar, TimelineView
 
 COLOURS: Final = ("#3b6fb6", "#d9822b", "#4c9a5f", "#8c5fa8", "#b84a4a", "#5a8f9c", "#9a8438", "#6b6b6b")
 WIDTH: Final = 1000
@@ -45,7 +45,7 @@ class _Scale:
         return LEFT + (moment - self.begin) * self.per_second
 
 
-def svg(line: Timeline, *, title: str = "", pale: str = "the pod starts", dated: bool = True) -> str:
+def svg(line: TimelineView, *, title: str = "", pale: str = "the pod starts", dated: bool = True) -> str:
     """Return the picture. ``pale``: the meaning of the first part of a bar; ``dated``: times count from 1970."""
     x = _Scale(line.begin, line.end)
     colour = {job.uid: COLOURS[i % len(COLOURS)] for i, job in enumerate(line.jobs)}
@@ -79,7 +79,7 @@ def svg(line: Timeline, *, title: str = "", pale: str = "the pod starts", dated:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _axis(x: _Scale, top: float, bottom: float, line: Timeline) -> Iterable[str]:
+def _axis(x: _Scale, top: float, bottom: float, line: TimelineView) -> Iterable[str]:
     wanted = x.span / 10
     step = next((s for s in STEPS if s >= wanted), STEPS[-1])
     for second in range(0, int(x.span) + 1, step):
@@ -88,7 +88,7 @@ def _axis(x: _Scale, top: float, bottom: float, line: Timeline) -> Iterable[str]
         yield _text(at, bottom + 16, clock(second), anchor="middle", fill=GREY, size=11)
 
 
-def _nodes(line: Timeline, tops: dict[str, int]) -> Iterable[str]:
+def _nodes(line: TimelineView, tops: dict[str, int]) -> Iterable[str]:
     for node, rows in line.rows:
         middle = tops[node] + rows * ROW / 2 + 4
         yield _text(LEFT - 12, middle, node if len(node) <= 20 else f"{node[:9]}…{node[-10:]}", anchor="end")
@@ -123,7 +123,7 @@ def _flag(label: str, at: float, y: float, bottom: float, colour: str) -> Iterab
     yield _text(at + side, y + 10, label, anchor=anchor, fill=colour, weight=600, size=11, more=halo)
 
 
-def _table(line: Timeline, y: float, colour: dict[str, str], pale: str) -> Iterable[str]:
+def _table(line: TimelineView, y: float, colour: dict[str, str], pale: str) -> Iterable[str]:
     for name, at in COLUMNS:
         yield _text(at, y, name, fill=GREY, size=11)
     yield _text(WIDTH - RIGHT, y, f"pale: {pale}", anchor="end", fill=GREY, size=11)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from punctual.errors import PunctualError
-from punctual.view.changes import Seen
-from punctual.view.jobs import Board, Chunk, Job, Pod
+from punctual.view.changes import SeenChange
+from punctual.view.jobs import Board, ChunkView, JobView, PodView
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class TimelineView:
     """Jobs in the order of creation, and the bars of their chunks."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[JobView, ...]
     bars: tuple[Bar, ...]
     rows: tuple[tuple[str, int], ...]
     """Nodes by name, with the number of their rows."""
@@ -45,10 +45,10 @@ class Timeline:
     """The finish that was forecast when a job was promised, by its uid."""
 
 
-def timeline(record: Iterable[Seen], names: Sequence[str] = ()) -> Timeline:
+def timeline(record: Iterable[SeenChange], names: Sequence[str] = ()) -> TimelineView:
     """Read a record; ``names``: only these jobs."""
     board = Board()
-    ever: dict[str, Job] = {}
+    ever: dict[str, JobView] = {}
     over: dict[str, float] = {}  # by pod: when its end was first seen
     last = 0.0
     for seen in record:
@@ -74,17 +74,17 @@ def timeline(record: Iterable[Seen], names: Sequence[str] = ()) -> Timeline:
         job.deadline for job in jobs if job.deadline is not None and job.kept
     ]
     bars, rows = _rows(pods, board.planned, over, last)
-    return Timeline(tuple(jobs), bars, rows, begin, max(ends), dict(board.first_finish))
+    return TimelineView(tuple(jobs), bars, rows, begin, max(ends), dict(board.first_finish))
 
 
-def _created(pod: Pod, planned: dict[str, Chunk]) -> float:
+def _created(pod: PodView, planned: dict[str, ChunkView]) -> float:
     """Return when a pod was created: from the job's status if it is there, as the pod's own time has whole seconds."""
     chunk = planned.get(pod.name)
     return chunk.created if chunk else pod.created
 
 
 def _rows(
-    pods: Sequence[Pod], planned: dict[str, Chunk], over: dict[str, float], last: float
+    pods: Sequence[PodView], planned: dict[str, ChunkView], over: dict[str, float], last: float
 ) -> tuple[tuple[Bar, ...], tuple[tuple[str, int], ...]]:
     free: dict[str, list[float]] = {}  # by node: the end of each row's last bar
     bars = []

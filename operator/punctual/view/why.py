@@ -11,8 +11,8 @@ from typing import Final
 from punctual import reasons
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.view import PlacedWork, PoolView
-from punctual.view.guests import Decision, Rules, decided, guest_chunk, guest_job
-from punctual.view.jobs import NOTHING, OFFERED, Chunk, Job, Pod
+from punctual.view.guests import DecisionView, Rules, decided, guest_chunk, guest_job
+from punctual.view.jobs import NOTHING, OFFERED, ChunkView, JobView, PodView
 from punctual.view.subject import (
     NO_PODS,
     SHOWN,
@@ -35,7 +35,7 @@ LEAST: Final = 3
 
 
 def why(
-    job: Job, pool: PoolView | None, now: float, names: Mapping[str, str], pods: Mapping[str, Pod] = NO_PODS
+    job: JobView, pool: PoolView | None, now: float, names: Mapping[str, str], pods: Mapping[str, PodView] = NO_PODS
 ) -> tuple[str, ...]:
     """Explain a job's state in sentences.
 
@@ -46,7 +46,12 @@ def why(
 
 
 def why_chunk(  # noqa: PLR0917  as why, and which chunk
-    job: Job, chunk: Chunk, pool: PoolView | None, now: float, names: Mapping[str, str], pod: Pod | None = None
+    job: JobView,
+    chunk: ChunkView,
+    pool: PoolView | None,
+    now: float,
+    names: Mapping[str, str],
+    pod: PodView | None = None,
 ) -> tuple[str, ...]:
     """Explain a chunk that is under way: what it does, why on this node at this time, whether it is late."""
     pods = NO_PODS if pod is None else {pod.name: pod}
@@ -54,7 +59,13 @@ def why_chunk(  # noqa: PLR0917  as why, and which chunk
 
 
 def why_guest_chunk(
-    job: Job, chunk: Chunk, now: float, *, told: Decision | None, rules: Rules | None, pod: Pod | None = None
+    job: JobView,
+    chunk: ChunkView,
+    now: float,
+    *,
+    told: DecisionView | None,
+    rules: Rules | None,
+    pod: PodView | None = None,
 ) -> tuple[str, ...]:
     """Explain a guest's chunk: where it is, what it gets, what was decided about it last, and what may come next.
 
@@ -64,7 +75,7 @@ def why_guest_chunk(
     return tuple(guest_chunk(Subject(job, None, now, {}, pods), chunk, told, rules))
 
 
-def why_over(job: Job, pod: Pod, now: float, told: Decision | None = None) -> tuple[str, ...]:
+def why_over(job: JobView, pod: PodView, now: float, told: DecisionView | None = None) -> tuple[str, ...]:
     """Explain a pod that is no longer a chunk of its job: it has ended, or its units are no longer its own.
 
     ``told``: the last decision about it, of a guest's pod.
@@ -112,7 +123,7 @@ def _sentences(on: Subject) -> Iterator[str]:
         yield "What the pool's processors do is not known here."
 
 
-def _is_admitted_guest(job: Job) -> bool:
+def _is_admitted_guest(job: JobView) -> bool:
     return job.guest and (job.state == "Suspended" or job.conditions.get("Admitted", NOTHING).status == "True")
 
 
@@ -345,7 +356,7 @@ def _under_way(on: Subject) -> Iterator[str]:
     yield from failures(job)
 
 
-def _chunk(on: Subject, chunk: Chunk) -> Iterator[str]:
+def _chunk(on: Subject, chunk: ChunkView) -> Iterator[str]:
     job = on.job
     what = what_of(chunk)
     yield (
@@ -363,7 +374,7 @@ def _chunk(on: Subject, chunk: Chunk) -> Iterator[str]:
         yield "It was not done at its planned end and got a later one; idle processors may take a part of its rest."
 
 
-def _here(on: Subject, chunk: Chunk) -> str:
+def _here(on: Subject, chunk: ChunkView) -> str:
     """Tell why the chunk runs on this node and began when it did."""
     job, node = on.job, chunk.node
     if chunk.attempt > 1:
@@ -383,7 +394,7 @@ def _here(on: Subject, chunk: Chunk) -> str:
     return f"It began {span(waited)} after the job's creation: by plan, this processor of {node} was free then."
 
 
-def _behind(on: Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
+def _behind(on: Subject, chunk: ChunkView) -> Iterator[tuple[float, str]]:
     """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it keeps the plan.
 
     The report is taken as `OLD` seconds old, so no chunk is called slow that may be on time.

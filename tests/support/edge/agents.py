@@ -20,7 +20,7 @@ from punctual import wire
 from punctual.kube.agents.identity import NODE_NAME
 from punctual.labels import JOB_UID_LABEL
 from punctual_agent.agent import Agent as Core
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.operator_client import ExchangeError, question, understood
 from punctual_agent.rounds import Rounds
 from punctual_agent.state import LEASE, State
@@ -58,7 +58,7 @@ class Agent:
 
     async def _run(self, token):
         mail, now = _Newest(), time.monotonic()
-        metrics = Metrics()
+        metrics = AgentMetrics()
         self._core = _Core(
             self._folders,
             node=self.node,

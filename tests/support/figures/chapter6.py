@@ -245,7 +245,7 @@ class Literal:
         at, after = [n for n in AFTER if n not in (500, 600)], []
         for n in at:
             stamps = _Stamps()  # measuring begins at the end of the first decision
-            measure(admission.Queue(n, self.processors, alone, 100.0), decisions, stamps)
+            measure(admission.BenchQueue(n, self.processors, alone, 100.0), decisions, stamps)
             after.append(1e3 * float(np.median(np.diff(stamps.taken))))
         lengths, times = [0, *at], [0.0, *after]
         first = [float(np.trapezoid(times[: i + 1], lengths[: i + 1])) / n for i, n in enumerate(at, start=1)]

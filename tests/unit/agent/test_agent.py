@@ -11,7 +11,7 @@ from punctual.wire import SetPoint, SetPoints
 from punctual_agent.actuator import Actuator
 from punctual_agent.agent import FORGET_AFTER, Agent, _bound
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.hold import HoldMode
 from punctual_agent.state import State
 
@@ -35,7 +35,7 @@ def start(tree, state):
                 hierarchy=tree.hierarchy(),
                 pods_root=str(tree.pods),
                 state=state,
-                metrics=Metrics(),
+                metrics=AgentMetrics(),
                 now=now,
                 lease=5.0,
                 patience=60.0,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from punctual.wire import ApplicationOrder, SetPoint, SetPoints
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Cap, Hierarchy
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.application import ApplicationMode, Folder
 from punctual_agent.state import Saved, State
 from punctual_agent.watchdog import Watchdog
@@ -37,7 +37,7 @@ def start(tree, state):
                 hierarchy=tree.hierarchy(),
                 pods_root=str(tree.pods),
                 state=state,
-                metrics=Metrics(),
+                metrics=AgentMetrics(),
                 now=now,
                 lease=5.0,
                 patience=60.0,
@@ -241,7 +241,7 @@ def test_the_caps_of_an_agent_that_still_writes_are_no_limits(tree, start, tmp_p
     first.tell(held((A, 0.3, 0.02)), 1.0)
     second = Agent(
         node="n1", hierarchy=tree.hierarchy(), pods_root=str(tree.pods), state=State(tmp_path / "other"),
-        metrics=Metrics(), now=1.0, lease=5.0, patience=60.0,
+        metrics=AgentMetrics(), now=1.0, lease=5.0, patience=60.0,
     )  # fmt: skip
     second.tell(held((A, 0.3, 0.02)), 1.0)
     first.tell(held((A, 0.2, 0.02)), 2.0)

@@ -15,7 +15,7 @@ from punctual.kube.agents.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.agents.identity import Identity, Reviewer
 from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.scheduling.model.actions import SetPoint
+from punctual.scheduling.model.actions import SendSetPoint
 from punctual_agent.actuator import Actuator
 from punctual_agent.cgroup import Cap
 
@@ -49,7 +49,7 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
     receiver = SimpleNamespace(leading_epoch=lambda: 1, heard=heard.append, count_refusal=refused.append)
     by = clock(now=now)
     set_points = SetPointStore()
-    set_points.put(SetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))
+    set_points.put(SendSetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))
     report_server = ReportServer(set_points, Reviewer(review, by), receiver, clock=by, account=ACCOUNT)
     port = await report_server.start(context, host="127.0.0.1", port=0)
 

@@ -16,7 +16,7 @@ from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError
 from punctual_agent.guest_memory import ROOM, UNIT
 from punctual_agent.memory import Marks, NodeMemory, memory_of, node_memory
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.state import State
 from punctual_agent.watchdog import Watchdog
 
@@ -58,7 +58,7 @@ class Node:
         self.folder.mkdir(exist_ok=True)
         self.agent = Agent(
             node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
-            metrics=Metrics(), now=self.now, lease=5.0, patience=60.0,
+            metrics=AgentMetrics(), now=self.now, lease=5.0, patience=60.0,
         )  # fmt: skip
 
     def kill(self):
@@ -273,7 +273,7 @@ def test_an_agent_without_the_nodes_lock_writes_no_mark_and_tells_the_excess(nod
     node.kill()
     other = Agent(
         node="n1", hierarchy=node.tree.hierarchy(), pods_root=str(node.tree.pods), state=State(node.folder / "other"),
-        metrics=Metrics(), now=node.now, lease=5.0, patience=60.0,
+        metrics=AgentMetrics(), now=node.now, lease=5.0, patience=60.0,
     )  # fmt: skip
     assert other._lock.take()
     node.start()

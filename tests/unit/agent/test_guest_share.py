@@ -4,7 +4,7 @@ import pytest
 
 from punctual_agent.agent import Agent
 from punctual_agent.guest_share import EVERY, GuestShare, share
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.state import State
 
 LEAST = {"v1": 2, "v2": 1}
@@ -126,7 +126,7 @@ def test_no_file_stays_open(weights, looked):
 
 def test_the_agent_publishes_it_at_its_first_tick(weights, tmp_path):
     weights.weigh(weights.burstable, 4)
-    metrics = Metrics()
+    metrics = AgentMetrics()
     agent = Agent(
         node="n1", hierarchy=weights.tree.hierarchy(), pods_root=str(weights.tree.pods), state=State(tmp_path),
         metrics=metrics, now=0.0, lease=5.0, patience=60.0,

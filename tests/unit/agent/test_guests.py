@@ -17,8 +17,8 @@ from punctual.wire import ApplicationOrder, GuestOrder, HoldOrder, NodeReport, R
 from punctual_agent import disk
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError, Hierarchy, NodeUse
-from punctual_agent.guests import SHORTEST, Guests, Seen
-from punctual_agent.metrics import Metrics
+from punctual_agent.guests import SHORTEST, GuestsAndHosts, Seen
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.guest import GuestMode
 from punctual_agent.modes.hold import HoldMode
 from punctual_agent.state import Saved, State
@@ -81,7 +81,7 @@ class Node:
         self.tree.use_node(self.cpu)
         self.agent = Agent(
             node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
-            metrics=Metrics(), now=self.now, lease=5.0, patience=60.0,
+            metrics=AgentMetrics(), now=self.now, lease=5.0, patience=60.0,
         )  # fmt: skip
 
     def kill(self):
@@ -706,7 +706,7 @@ LOOKS = st.lists(
 @given(LOOKS)
 @settings(max_examples=200, deadline=None)
 def test_whatever_counters_say_and_pods_do_caps_fit_the_node_and_the_report_is_one(looks):
-    guests, now = Guests(), 0.0
+    guests, now = GuestsAndHosts(), 0.0
     for seconds, cpu, cores, pods in looks:
         now += seconds
         before = {uid: guests.cap(uid, FLOOR) for uid in pods}

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from punctual.wire import LineOrder, Model, SetPoint, SetPoints
+from punctual.wire import LineOrder, ResponseModel, SetPoint, SetPoints
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Hierarchy
-from punctual_agent.metrics import Metrics
+from punctual_agent.metrics import AgentMetrics
 from punctual_agent.state import State
 from punctual_agent.steering import Steering
 
@@ -32,7 +32,7 @@ class Program:
     says: object = None
     """What it writes instead of what it has done."""
     ended: float | None = None
-    model: Model | None = None
+    model: ResponseModel | None = None
     """What the agent has learned of it, as the operator keeps it."""
 
 
@@ -62,7 +62,7 @@ class Node:
         self.folder.mkdir(exist_ok=True)
         self.agent = Agent(
             node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
-            metrics=Metrics(), now=self.now, lease=5.0, patience=60.0, wall=lambda: self.wall,
+            metrics=AgentMetrics(), now=self.now, lease=5.0, patience=60.0, wall=lambda: self.wall,
         )  # fmt: skip
 
     def cap(self, name):
@@ -115,7 +115,7 @@ class Node:
             seconds_left=one.planned - self.now - 3 * sample,
             floor=0.05,
             sample=sample,
-            model=one.model or Model(a=0.0, b=sample / one.cost),
+            model=one.model or ResponseModel(a=0.0, b=sample / one.cost),
         )
         return SetPoint(uid=one.uid, cap=1.0, rest_cap=1.0, units=one.units, mode=follow)
 

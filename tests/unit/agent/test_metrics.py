@@ -4,7 +4,7 @@ import socket
 import struct
 import threading
 
-from punctual_agent.metrics import Metrics, serve
+from punctual_agent.metrics import AgentMetrics, serve
 
 
 def test_a_probe_that_does_not_wait_for_its_answer_is_no_error(capfd):
@@ -15,7 +15,7 @@ def test_a_probe_that_does_not_wait_for_its_answer_is_no_error(capfd):
         assert answer.wait(60)
         return True
 
-    server = serve(Metrics(), healthy, port=0, address="127.0.0.1")
+    server = serve(AgentMetrics(), healthy, port=0, address="127.0.0.1")
     finish = server.shutdown_request
     server.shutdown_request = lambda request: (finish(request), over.set())
     try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.wire import ApplicationOrder, GuestOrder, HoldOrder, LineOrder, Model, SetPoint
+from punctual.wire import ApplicationOrder, GuestOrder, HoldOrder, LineOrder, ResponseModel, SetPoint
 from punctual_agent.cgroup import Cap
 from punctual_agent.modes import MODES
 from punctual_agent.modes.application import ApplicationMode, Folder
@@ -66,7 +66,7 @@ def test_what_a_mode_keeps_comes_back_and_moves_no_cap_by_itself(tmp_path):
 
 ORDERS = [
     HoldOrder(),
-    LineOrder(pool="main", pool_cores=2.0, units=9, seconds_left=40.0, model=Model(a=0.0, b=1.0)),
+    LineOrder(pool="main", pool_cores=2.0, units=9, seconds_left=40.0, model=ResponseModel(a=0.0, b=1.0)),
     ApplicationOrder(),
     GuestOrder(weight=7),
 ]

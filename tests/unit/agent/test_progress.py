@@ -10,7 +10,7 @@ import pytest
 
 from punctual import wire
 from punctual_agent import progress
-from punctual_agent.progress import Progress, Wrong, read_count, with_volume
+from punctual_agent.progress import PodProgress, Wrong, read_count, with_volume
 
 UID = "7a9e1f0c-3b2d-4c5e-8f70-112233445566"
 
@@ -136,7 +136,7 @@ def bound_socket(path):
 )
 def test_what_is_no_small_regular_file_is_not_read(pods, volume, make, fault):
     make(volume / "progress")
-    one = Progress(UID)
+    one = PodProgress(UID)
     assert look(pods, one) == [fault]
     assert one.done is None
 
@@ -150,7 +150,7 @@ def test_a_device_is_not_even_opened(pods, volume, monkeypatch):
     names = []
     real = os.open
     monkeypatch.setattr(os, "open", lambda path, *rest, **more: (names.append(path), real(path, *rest, **more))[1])
-    assert look(pods, Progress(UID)) == ["notRegular"]
+    assert look(pods, PodProgress(UID)) == ["notRegular"]
     assert "punctual" in names
     assert "progress" not in names
 
@@ -181,7 +181,7 @@ def test_no_step_on_the_way_is_followed(pods, step, tmp_path):
     (target / "progress").write_text("7")
     (pods / UID / step).parent.mkdir(parents=True)
     (pods / UID / step).symlink_to(elsewhere)
-    one = Progress(UID)
+    one = PodProgress(UID)
     assert look(pods, one) == []
     assert one.done is None
 
@@ -196,7 +196,7 @@ def test_a_file_that_the_kernel_refuses_us_is_a_fault(volume):
 
 def test_story_of_a_worker_that_lies(pods, volume):
     file = volume / "progress"
-    one = Progress(UID, units=100)
+    one = PodProgress(UID, units=100)
     log = []
     for text in ("5", "50", "50", "20", "20", "19", "101", "60", "", "", "x", None, None, None, "70", None, "80"):
         if text is None:
@@ -228,7 +228,7 @@ def test_story_of_a_worker_that_lies(pods, volume):
 
 def test_a_volume_that_is_taken_down_is_no_fault(pods, volume):
     (volume / "progress").write_text("5")
-    one = Progress(UID)
+    one = PodProgress(UID)
     assert look(pods, one) == []
     (volume / "progress").unlink()  # as the kubelet does, and is looked at just then
     assert look(pods, one) == []
@@ -240,7 +240,7 @@ def test_a_volume_that_is_taken_down_is_no_fault(pods, volume):
 
 def test_what_was_read_before_the_length_was_known_is_not_believed_beyond_it(pods, volume):
     (volume / "progress").write_text("1000000")
-    one = Progress(UID)
+    one = PodProgress(UID)
     assert look(pods, one) == []
     one.bound(100)
     assert one.done is None
@@ -251,13 +251,13 @@ def test_what_was_read_before_the_length_was_known_is_not_believed_beyond_it(pod
 
 
 def test_a_worker_that_writes_nothing_is_no_fault(pods, volume):
-    one = Progress(UID)
+    one = PodProgress(UID)
     assert look(pods, one) == []
     assert (one.done, one.end, one.received, dict(one.faults)) == (None, None, None, {})
 
 
 def test_an_end_may_be_drawn_in_and_bytes_may_not_go_back(pods, volume):
-    one = Progress(UID, units=10)
+    one = PodProgress(UID, units=10)
     for end, received in ((900, 5000), (800, 4000)):
         (volume / "end").write_text(str(end))
         (volume / "received").write_text(str(received))
@@ -273,7 +273,7 @@ def test_no_descriptor_is_left_open(pods, volume):
     before = len(list(Path("/proc/self/fd").iterdir()))
     for uid in (UID, "gone", "../" + UID):
         with opened(pods) as handle:
-            Progress(uid).read(handle, 0.0, 0.0)
+            PodProgress(uid).read(handle, 0.0, 0.0)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -291,7 +291,7 @@ class Clocks:
     """A file that is written, and two clocks: one that only runs, and one that can be set."""
 
     def __init__(self, pods, file):
-        self.pods, self.file, self.of = pods, file, Progress(UID)
+        self.pods, self.file, self.of = pods, file, PodProgress(UID)
         self.now, self.wall = 5000.0, 1_700_000_000.0
 
     def run(self, seconds):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from punctual.wire import LineOrder, Model, SetPoint
+from punctual.wire import LineOrder, ResponseModel, SetPoint
 from punctual_agent.steering import Steering
 
 
@@ -53,7 +53,7 @@ class Node:
         one = self.programs[name]
         sample = max(1.0, min(10 * one.cost / one.own, one.planned / 40, 60.0))
         left = one.planned - self.now - max(3 * sample, 0.02 * one.planned)
-        model = Model(a=0.0, b=sample / one.cost)
+        model = ResponseModel(a=0.0, b=sample / one.cost)
         follow = LineOrder(
             pool="main",
             pool_cores=self.cores,
@@ -335,7 +335,7 @@ def test_a_pod_that_waits_for_a_disk_takes_no_cpu_from_a_node_that_is_not_presse
     assert sum(node.caps.values()) == pytest.approx(2.0, rel=0.05)
 
 
-LEARNED = Model(a=0.6, b=0.4 * 4.0 / 0.875, delay=1, learned=True)
+LEARNED = ResponseModel(a=0.6, b=0.4 * 4.0 / 0.875, delay=1, learned=True)
 
 
 def told(node, model, **more):
@@ -364,7 +364,7 @@ def test_what_is_learned_while_a_pod_starts_is_what_it_begins_with():
     node.steering.tell("a", told(node, LEARNED), node.now)
     assert node.steering.report("a", node.now).model.learned
     node.run(20, operator=False)
-    node.steering.tell("a", told(node, Model(a=0.0, b=1.0)), node.now)
+    node.steering.tell("a", told(node, ResponseModel(a=0.0, b=1.0)), node.now)
     assert node.steering.report("a", node.now).model.learned, "by now it knows more than the operator"
 
 

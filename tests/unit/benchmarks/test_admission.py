@@ -12,7 +12,7 @@ from punctual.theory.execution_time import execution_time
 
 
 def small(processors=8):
-    return admission.Queue(40, processors, execution_time(admission.AVERAGE, processors, admission.COST), 10.0)
+    return admission.BenchQueue(40, processors, execution_time(admission.AVERAGE, processors, admission.COST), 10.0)
 
 
 MEASURES = [admission.fast, admission.fast_literal, admission.exact, admission.exact_stays, admission.exact_literal]

@@ -22,7 +22,7 @@ from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submitted, st
 from punctual.cli.kubectl import forbidden, plainly
 from punctual.view.changes import Change, Reset
 from punctual.view.elapsed import clock
-from punctual.view.history import BLOCKS, SPAN, History, spark
+from punctual.view.history import BLOCKS, SPAN, ValueHistory, spark
 from punctual.view.jobs import Board, job_of
 
 KUBECTL = """#!/bin/sh
@@ -183,7 +183,7 @@ def shown(screen):
 
 
 def test_the_live_screen_has_curves_of_what_it_has_seen(cluster):
-    board, history = board_of(cluster), History()
+    board, history = board_of(cluster), ValueHistory()
     for second in range(0, 180, 10):
         top.note(history, board, NOW - 170 + second)
     past = tables.Past(history, NOW + 10)
@@ -207,7 +207,7 @@ def cells_at(width, board, past, **more):
 def test_a_narrow_terminal_never_cuts_state_deadline_or_slack(cluster, width, wide):
     board = board_of(cluster)
     runs = next(job for job in board.jobs.values() if job.name == "runs")
-    lines, head = cells_at(width, board, tables.Past(History(), NOW + 10), wide=wide)
+    lines, head = cells_at(width, board, tables.Past(ValueHistory(), NOW + 10), wide=wide)
     assert {"NAME", "STATE", "DEADLINE", "SLACK"} <= set(head)
     row = next(line for line in lines if "Running" in line and "runs" in line).split()
     assert clock(runs.deadline - NOW - 10) in row
@@ -217,7 +217,7 @@ def test_a_narrow_terminal_never_cuts_state_deadline_or_slack(cluster, width, wi
 
 
 def test_eighty_columns_keep_all_numbers_and_a_hundred_the_bar(cluster):
-    board, past = board_of(cluster), tables.Past(History(), NOW + 10)
+    board, past = board_of(cluster), tables.Past(ValueHistory(), NOW + 10)
     _, head = cells_at(80, board, past)
     assert "MIN" not in head
     assert {"%", "CHUNKS", "ETA"} <= set(head)
@@ -230,7 +230,7 @@ def test_eighty_columns_keep_all_numbers_and_a_hundred_the_bar(cluster):
 
 def test_more_jobs_than_rows_are_counted_and_missing_pools_are_told(cluster):
     board = board_of(cluster)
-    past = tables.Past(History(), NOW)
+    past = tables.Past(ValueHistory(), NOW)
     text = shown(top.screen(board, past, everywhere=False, wide=True, height=7, unread=top.UNREAD))
     assert "and 2 more jobs" in text
     assert "you may not read them" in text
@@ -246,7 +246,7 @@ def test_a_board_follows_pools():
 
 
 def test_a_history_keeps_changes_of_some_minutes():
-    history = History()
+    history = ValueHistory()
     for at in range(400):
         history.note("x", float(at), float(at // 100))
     assert history.values("x", 399.0, 4) == [2.0, 3.0, 3.0, 3.0]

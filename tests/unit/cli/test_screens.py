@@ -16,7 +16,7 @@ from punctual.cli.screen import screen
 from punctual.kube.snapshot import Snapshot
 from punctual.view.changes import Change
 from punctual.view.guests import Rules, last_decision
-from punctual.view.history import History
+from punctual.view.history import ValueHistory
 from punctual.view.jobs import Board, job_of, pod_of
 from punctual.view.why import why as explain
 from punctual.view.why import why_guest_chunk
@@ -73,7 +73,7 @@ def draw(name, *parts, width=118):
 
 
 def test_top(run):
-    history = History()
+    history = ValueHistory()
     for now, found in run:
         top.note(history, board_of(found), now)
     now, found = run[-1]
@@ -124,7 +124,7 @@ def test_why_of_guests(name):
     decision, rules = last_decision([guest_job.told(12.0)]), Rules()
     about_pod = why_guest_chunk(found, found.chunks[0], NOW, told=decision, rules=rules, pod=pod)
     told = explain(found, None, NOW, {}) if name == "sums" else about_pod
-    text = draw(f"why {name}", *why.parts(why.Explained(f"demo/{name}", "Running", told, ())))
+    text = draw(f"why {name}", *why.parts(why.Explanation(f"demo/{name}", "Running", told, ())))
     assert text.startswith(f"demo/{name}  Running")
     assert ("n1 has been busy for" in text) == (name == "sums-100")
 
@@ -145,7 +145,7 @@ def test_why(run, name):
     jobs = board_of(found).jobs
     view = Snapshot.of([found]).pool("main", now=now).view()
     names = {uid: f"{one.namespace}/{one.name}" for uid, one in jobs.items() if one.namespace == "demo"}
-    told = why.Explained(f"demo/{name}", jobs[name].state, explain(jobs[name], view, now, names), ())
+    told = why.Explanation(f"demo/{name}", jobs[name].state, explain(jobs[name], view, now, names), ())
     text = draw(f"why {name}", *why.parts(told))
     assert text.startswith(f"demo/{name}  {jobs[name].state}")
     assert {"clocks": "A job of another namespace", "report": "The reduce step", "mertens": "a unit takes 1.3 times"}[

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.control.arbiter import GIVEN, TAKEN, Arbiter, Claim
+from punctual.control.arbiter import GIVEN, TAKEN, Arbiter, CpuClaim
 
 
 def claim(name, wish, *, modelled=None, slack=100.0, low=0.0, high=1.0, starved=False):
-    return Claim(
+    return CpuClaim(
         id=name, wish=wish, modelled=wish if modelled is None else modelled, low=low, high=high, slack=slack,
         starved=starved,
     )  # fmt: skip
@@ -161,8 +161,8 @@ def test_a_node_without_chunks():
 
 def test_the_most_urgent_chunk_keeps_its_loop_closed_however_long_the_node_is_full():
     arbiter = Arbiter(2.0, 2.0)
-    urgent = Claim(id="urgent", wish=1.4, modelled=1.0, high=2.0, slack=0.0)
-    other = Claim(id="other", wish=0.9, modelled=0.9, slack=50.0)
+    urgent = CpuClaim(id="urgent", wish=1.4, modelled=1.0, high=2.0, slack=0.0)
+    other = CpuClaim(id="other", wish=0.9, modelled=0.9, slack=50.0)
     for _ in range(20):
         caps = arbiter.share([urgent, other])
         assert caps == pytest.approx({"urgent": 1.4, "other": 0.6})
@@ -170,9 +170,9 @@ def test_the_most_urgent_chunk_keeps_its_loop_closed_however_long_the_node_is_fu
 
 
 def test_a_chunk_that_takes_longer_leaves_others_what_they_must_have():
-    slow = Claim(id="slow", wish=4.0, modelled=1.0, high=4.0, must=1.0, slack=-5.0)
+    slow = CpuClaim(id="slow", wish=4.0, modelled=1.0, high=4.0, must=1.0, slack=-5.0)
     late = replace(slow, id="late", slack=1.0)
-    others = [Claim(id=f"c{n}", wish=0.9, modelled=0.9, must=0.875, slack=50.0) for n in range(2)]
+    others = [CpuClaim(id=f"c{n}", wish=0.9, modelled=0.9, must=0.875, slack=50.0) for n in range(2)]
     caps = Arbiter(4.0, 4.0).share([slow, late, *others])
     assert [caps[one.id] for one in others] == [0.875, 0.875]
     assert caps["late"] == pytest.approx(1.25), "and of what is left, the urgent one gets its wish first"

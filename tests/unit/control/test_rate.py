@@ -13,13 +13,13 @@ from punctual.control.rate import (
     QUOTA,
     Admitted,
     Bracketing,
-    Demand,
     Iteration,
-    Known,
+    KnownPair,
     Limits,
     LinearSearch,
     Overcommitted,
     Pair,
+    RateDemand,
     admit,
 )
 
@@ -138,7 +138,7 @@ def test_a_target_that_was_held_gets_its_pair_again_also_from_a_new_controller()
 
 
 def test_another_target_gets_the_slice_that_held_if_that_allows_a_longer_period():
-    law = Bracketing(EPSILON, 1.0, known=(Known(0.6, Pair(0.05, 0.0304), 0.605),))
+    law = Bracketing(EPSILON, 1.0, known=(KnownPair(0.6, Pair(0.05, 0.0304), 0.605),))
     pair = law.aim(0.3).pair
     assert pair.slice == pytest.approx(0.0304)
     assert pair.utilization == pytest.approx(0.3 + AIM * EPSILON)
@@ -285,13 +285,13 @@ NODES = {"a": 1.0, "b": 2.0}
     [((0.5, 0.5), None), ((0.5, 0.51), "a"), ((1.0,), None), ((0.0,), None), ((0.4, 0.3, 0.3), None)],
 )
 def test_rates_are_admitted_up_to_what_a_node_has(rates, node):
-    demands = [Demand(f"p{n}", rate, 0.01, {"a": 1.0, "b": 1.0}) for n, rate in enumerate(rates)]
+    demands = [RateDemand(f"p{n}", rate, 0.01, {"a": 1.0, "b": 1.0}) for n, rate in enumerate(rates)]
     answer = admit(demands, NODES)
     assert (answer.node if isinstance(answer, Overcommitted) else None) == node
 
 
 def test_a_refusal_names_the_node_and_its_numbers():
-    demands = [Demand("p1", 0.4, 0.01, {"a": 1.0}), Demand("p2", 0.35, 0.01, {"a": 2.0, "b": 2.0})]
+    demands = [RateDemand("p1", 0.4, 0.01, {"a": 1.0}), RateDemand("p2", 0.35, 0.01, {"a": 2.0, "b": 2.0})]
     answer = admit(demands, NODES)
     assert answer == Overcommitted("a", pytest.approx(1.1), 1.0, {"p1": 0.4, "p2": 0.7})
     assert str(answer) == (
@@ -301,7 +301,7 @@ def test_a_refusal_names_the_node_and_its_numbers():
 
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.1, 2.0)), min_size=1, max_size=6), st.floats(0.5, 4.0))
 def test_ceilings_fit_together_and_none_is_below_its_rate(asked, has):
-    demands = [Demand(f"p{n}", rate, 0.01, {"a": cpu}) for n, (rate, cpu) in enumerate(asked)]
+    demands = [RateDemand(f"p{n}", rate, 0.01, {"a": cpu}) for n, (rate, cpu) in enumerate(asked)]
     answer = admit(demands, {"a": has})
     total = sum(d.rate * d.cpus["a"] for d in demands)
     assert isinstance(answer, Overcommitted) == (total > has * (1 + 1e-9))

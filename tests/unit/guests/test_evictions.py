@@ -8,7 +8,7 @@ from guest_world import Manners, Pod, World, guest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.guests.victims import Candidate, victims
+from punctual.guests.victims import LeavingChunk, victims
 
 
 @pytest.mark.parametrize("restart", ["Redo", "Resume"])
@@ -128,7 +128,7 @@ CANDIDATES = st.lists(st.tuples(st.floats(0.0, 100.0), st.integers(0, 50)), max_
 
 @given(CANDIDATES, st.integers(1, 200))
 def test_victims_free_what_is_asked_and_each_of_them_is_needed(drawn, excess):
-    candidates = [Candidate(("g", "Chunk", i, 1), loss, memory) for i, (loss, memory) in enumerate(drawn)]
+    candidates = [LeavingChunk(("g", "Chunk", i, 1), loss, memory) for i, (loss, memory) in enumerate(drawn)]
     chosen = victims(candidates, excess)
     freed = sum(one.memory for one in chosen)
     assert len(set(chosen)) == len(chosen)
@@ -148,5 +148,5 @@ def test_victims_free_what_is_asked_and_each_of_them_is_needed(drawn, excess):
     ],
 )
 def test_those_with_the_least_to_lose_leave(drawn, excess, leave):
-    candidates = [Candidate(("g", "Chunk", i, 1), loss, memory) for i, (loss, memory) in enumerate(drawn)]
+    candidates = [LeavingChunk(("g", "Chunk", i, 1), loss, memory) for i, (loss, memory) in enumerate(drawn)]
     assert sorted(one.key[2] for one in victims(candidates, excess)) == leave

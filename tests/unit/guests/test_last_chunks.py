@@ -7,7 +7,7 @@ from guest_world import World, guest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.guests.together import Place, end_together
+from punctual.guests.together import GuestPlace, end_together
 
 START = 2.0
 """Seconds that a pod takes to start in this world: jobs may differ by one start."""
@@ -64,7 +64,7 @@ def test_where_all_nodes_are_busy_a_job_runs_on_them():
     assert took([0.9, 0.9], units=20) < 20 / 0.2 * 1.5
 
 
-PLACES = st.lists(st.builds(Place, st.floats(0.0, 100.0), st.floats(0.01, 2.0)), max_size=6)
+PLACES = st.lists(st.builds(GuestPlace, st.floats(0.0, 100.0), st.floats(0.01, 2.0)), max_size=6)
 
 
 @given(st.floats(0.01, 1000.0), PLACES)
@@ -77,10 +77,10 @@ def test_places_that_end_together_have_done_the_work(work, places):
 @pytest.mark.parametrize(
     ("work", "places", "end"),
     [
-        (10.0, [Place(0.0, 1.0)], 10.0),
-        (10.0, [Place(0.0, 1.0), Place(2.0, 1.0)], 6.0),
-        (10.0, [Place(0.0, 1.0), Place(2.0, 0.25)], 8.4),
-        (10.0, [Place(0.0, 1.0), Place(10.0, 1.0)], 10.0),
+        (10.0, [GuestPlace(0.0, 1.0)], 10.0),
+        (10.0, [GuestPlace(0.0, 1.0), GuestPlace(2.0, 1.0)], 6.0),
+        (10.0, [GuestPlace(0.0, 1.0), GuestPlace(2.0, 0.25)], 8.4),
+        (10.0, [GuestPlace(0.0, 1.0), GuestPlace(10.0, 1.0)], 10.0),
     ],
 )
 def test_when_places_end_together(work, places, end):

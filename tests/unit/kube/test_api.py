@@ -24,7 +24,7 @@ from punctual.kube.api import (
     PoolStatus,
     Processor,
     Profile,
-    Promise,
+    PromiseStatus,
     UnitRange,
     parse,
     parse_metadata,
@@ -192,7 +192,7 @@ def test_a_status_is_read_though_the_spec_is_not():
     }
     status = parse_status(DivisibleJobStatus, manifest)
     assert status is not None
-    assert status.promise == Promise(
+    assert status.promise == PromiseStatus(
         deadline=1893596645, finish=1893596400.5, margin=2.5, processors=3, start=1893592800
     )
     assert parse_metadata(manifest).uid == "u"

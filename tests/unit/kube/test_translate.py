@@ -31,21 +31,12 @@ from punctual.kube.translate import (
 from punctual.notation.duration import parse_time
 from punctual.profiles.samples import ByHand, Estimates
 from punctual.scheduling.model.discipline import Discipline
-from punctual.scheduling.model.job import (
-    Chunk,
-    InputVersion,
-    Job,
-    JobRecord,
-    Offer,
-    PilotSample,
-    Promise,
-    Transfers,
-    Verdict,
-)
+from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Offer, PilotSample, Promise, Transfers
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
-from punctual.scheduling.model.ranges import Count, Counts, Ranges
+from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
 from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
+from punctual.verdict import Verdict
 
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=10**9)
 JOB = Job(uid="u1", namespace="ns", name="render", arrival=0.0, units=10**9, deadline=1e9, cost=None)
@@ -222,7 +213,7 @@ def counts(cuts):
     ordered = sorted(set(cuts))
     # every other gap, so that equal neighbours need no merging
     pairs = zip(ordered[::2], ordered[1::2], strict=False)
-    return Counts(tuple(Count(a, b, 1 + i % 3) for i, (a, b) in enumerate(pairs)))
+    return Counts(tuple(RangeCount(a, b, 1 + i % 3) for i, (a, b) in enumerate(pairs)))
 
 
 @st.composite

@@ -17,8 +17,8 @@ from punctual.linger.guest_cap import (
     RISE,
     ROOM,
     STEP,
-    Guest,
     GuestCap,
+    GuestClaim,
     share,
     want,
 )
@@ -166,14 +166,18 @@ def test_a_node_that_gets_fewer_cores_is_seen_at_once():
     ("cores", "guests", "caps"),
     [
         (3.0, {}, {}),
-        (3.0, {"a": Guest()}, {"a": 3.0}),
-        (3.0, {"a": Guest(), "b": Guest()}, {"a": 1.5, "b": 1.5}),
-        (3.0, {"a": Guest(2.0), "b": Guest()}, {"a": 2.0, "b": 1.0}),
-        (3.0, {"a": Guest(want=0.4), "b": Guest()}, {"a": 0.4, "b": 2.6}),
-        (3.0, {"a": Guest(want=0.4), "b": Guest(), "c": Guest(want=1.2)}, {"a": 0.4, "b": 1.4, "c": 1.2}),
-        (3.0, {"a": Guest(want=0.5), "b": Guest(want=0.5)}, {"a": 1.5, "b": 1.5}),
-        (0.0, {"a": Guest(floor=0.01), "b": Guest(floor=0.02)}, {"a": 0.01, "b": 0.02}),
-        (0.1, {"a": Guest(floor=0.01), "b": Guest(floor=0.01, want=0.0)}, {"a": 0.09, "b": 0.01}),
+        (3.0, {"a": GuestClaim()}, {"a": 3.0}),
+        (3.0, {"a": GuestClaim(), "b": GuestClaim()}, {"a": 1.5, "b": 1.5}),
+        (3.0, {"a": GuestClaim(2.0), "b": GuestClaim()}, {"a": 2.0, "b": 1.0}),
+        (3.0, {"a": GuestClaim(want=0.4), "b": GuestClaim()}, {"a": 0.4, "b": 2.6}),
+        (
+            3.0,
+            {"a": GuestClaim(want=0.4), "b": GuestClaim(), "c": GuestClaim(want=1.2)},
+            {"a": 0.4, "b": 1.4, "c": 1.2},
+        ),
+        (3.0, {"a": GuestClaim(want=0.5), "b": GuestClaim(want=0.5)}, {"a": 1.5, "b": 1.5}),
+        (0.0, {"a": GuestClaim(floor=0.01), "b": GuestClaim(floor=0.02)}, {"a": 0.01, "b": 0.02}),
+        (0.1, {"a": GuestClaim(floor=0.01), "b": GuestClaim(floor=0.01, want=0.0)}, {"a": 0.09, "b": 0.01}),
     ],
 )
 def test_guests_share_by_weight_what_they_want(cores, guests, caps):
@@ -183,7 +187,7 @@ def test_guests_share_by_weight_what_they_want(cores, guests, caps):
 GUESTS = st.dictionaries(
     st.sampled_from("abcdef"),
     st.builds(
-        Guest,
+        GuestClaim,
         st.integers(1, 10_000).map(float),
         st.floats(0.0, 0.1),
         st.one_of(st.just(inf), st.floats(0.0, 8.0)),

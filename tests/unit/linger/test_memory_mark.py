@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.linger.guest_cap import Guest, share
+from punctual.linger.guest_cap import GuestClaim, share
 from punctual.linger.memory_mark import HOLD, MARGIN, PATIENCE, RISE, STEP, TIGHT, MemoryMark
 
 TOTAL = 1000
@@ -75,10 +75,10 @@ def test_guests_never_have_to_give_back_more_than_they_hold():
 @pytest.mark.parametrize(
     ("most", "guests", "parts"),
     [
-        (900, {"a": Guest(1.0, 100), "b": Guest(3.0, 200)}, {"a": 250, "b": 650}),
-        (200, {"a": Guest(1.0, 100), "b": Guest(3.0, 200)}, {"a": 100, "b": 200}),
-        (900, {"a": Guest(1.0, 100), "b": Guest(0.0, 200)}, {"a": 700, "b": 200}),
-        (900, {"a": Guest(0.0, 100), "b": Guest(0.0, 200)}, {"a": 100, "b": 200}),
+        (900, {"a": GuestClaim(1.0, 100), "b": GuestClaim(3.0, 200)}, {"a": 250, "b": 650}),
+        (200, {"a": GuestClaim(1.0, 100), "b": GuestClaim(3.0, 200)}, {"a": 100, "b": 200}),
+        (900, {"a": GuestClaim(1.0, 100), "b": GuestClaim(0.0, 200)}, {"a": 700, "b": 200}),
+        (900, {"a": GuestClaim(0.0, 100), "b": GuestClaim(0.0, 200)}, {"a": 100, "b": 200}),
         (900, {}, {}),
     ],
 )

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from punctual.linger.parallel import Load, phase_time, power_of_two, processes
+from punctual.linger.parallel import BurstLoad, phase_time, power_of_two, processes
 
-QUIET = Load(run=0.0, run_variance=0.0, idle=0.03, idle_variance=0.0009)
+QUIET = BurstLoad(run=0.0, run_variance=0.0, idle=0.03, idle_variance=0.0009)
 
 
-def busy(use: float, *, bursty: float = 1.0) -> Load:
+def busy(use: float, *, bursty: float = 1.0) -> BurstLoad:
     """A node with idle bursts of 10 ms, exponential, and run bursts with a multiple of an exponential's variance."""
     run = 0.01 * use / (1.0 - use)
-    return Load(run, bursty * run**2, 0.01, 0.01**2)
+    return BurstLoad(run, bursty * run**2, 0.01, 0.01**2)
 
 
 def test_a_phase_takes_as_long_as_the_host_lets_it():

@@ -4,7 +4,7 @@ import pytest
 from held import Held, Ranks, member, rate
 
 from punctual.rates.application import UNCOUNTED, Application
-from punctual.rates.model import Count, PodsCounted, Seen
+from punctual.rates.model import PodsCounted, ReportedPod, ScrapedCount
 
 ALONE = 0.1
 """Seconds of an iteration alone."""
@@ -92,7 +92,7 @@ def app():
 
 def test_another_source_counts_from_its_own_beginning():
     made = app()
-    made.count(PodsCounted("a", "n", 6.0, (Count("p", 100, 3.0),)))
+    made.count(PodsCounted("a", "n", 6.0, (ScrapedCount("p", 100, 3.0),)))
     assert last(made, 6.0) == (3.0, 100)
     made.ask(rate("a", 0.4, max_rate=10.0))
     assert last(made, 7.0) == (7.0, 7)
@@ -101,7 +101,7 @@ def test_another_source_counts_from_its_own_beginning():
 
 def last(made, now):
     """Return count and time of the pod as they are after a report."""
-    made.observe(now, Seen("p", 7, 0.0, 0.4, 0.1))
+    made.observe(now, ReportedPod("p", 7, 0.0, 0.4, 0.1))
     return made._counts["p"].last
 
 
@@ -120,6 +120,6 @@ def last(made, now):
 def test_which_counts_are_taken(answers, taken):
     made = app()
     for query, pod, done, at in answers:
-        made.count(PodsCounted("a", query, 6.0, (Count(pod, done, at),)))
+        made.count(PodsCounted("a", query, 6.0, (ScrapedCount(pod, done, at),)))
         found = last(made, 6.0)
     assert (last(made, 7.0) if not answers else found) == taken

@@ -6,8 +6,8 @@ from punctual.notation.duration import format_time
 from punctual.reservations.recurrence import AskedWindows
 from punctual.reservations.windows import PoolTerms, Windows, inside
 from punctual.scheduling.model.events import Share
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
+from punctual.verdict import Verdict
 
 DAY = 86400.0
 BEGIN = 1_900_000_000.0

@@ -6,7 +6,7 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.model.job import Verdict
+from punctual.verdict import Verdict
 
 
 def pool(count: int, **more) -> World:

@@ -6,7 +6,8 @@ import pytest
 from world import Worker, World, job, job_of
 
 from punctual import reasons
-from punctual.scheduling.model.job import Chunk, PilotSample, Verdict
+from punctual.scheduling.model.job import Chunk, PilotSample
+from punctual.verdict import Verdict
 
 
 def small(cpu: float = 2.0, **more) -> World:

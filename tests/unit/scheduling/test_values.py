@@ -20,7 +20,7 @@ from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
-from punctual.scheduling.model.ranges import Count, Counts, Range, Ranges, tiles
+from punctual.scheduling.model.ranges import Counts, Range, RangeCount, Ranges, tiles
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import last_words, span
 from punctual.scheduling.state.job_state import ChunkObservation, expected_end
@@ -140,10 +140,10 @@ def test_counts_are_step_functions(moves):
         (Ranges((Range(-1, 3),)), "empty or negative"),
         (Ranges((Range(0, 3), Range(3, 4))), "touch"),
         (Ranges((Range(5, 6), Range(0, 3))), "out of order"),
-        (Counts((Count(3, 3, 1),)), "empty count"),
-        (Counts((Count(3, 4, 0),)), "empty count"),
-        (Counts((Count(0, 3, 1), Count(2, 4, 2))), "overlap"),
-        (Counts((Count(0, 3, 1), Count(3, 4, 1))), "should be one"),
+        (Counts((RangeCount(3, 3, 1),)), "empty count"),
+        (Counts((RangeCount(3, 4, 0),)), "empty count"),
+        (Counts((RangeCount(0, 3, 1), RangeCount(2, 4, 2))), "overlap"),
+        (Counts((RangeCount(0, 3, 1), RangeCount(3, 4, 1))), "should be one"),
     ],
     ids=str,
 )
@@ -173,7 +173,7 @@ def test_a_lost_chunk_under_resume_keeps_what_was_reported():
     c = chunk(10, 20)
     lost = ledger.lose(owning(c), c, durable=4, own=True)
     assert lost.completed == Ranges.of((10, 14))
-    assert lost.failed.parts == (Count(14, 20, 1),)
+    assert lost.failed.parts == (RangeCount(14, 20, 1),)
     assert ledger.remaining(20, lost) == Ranges.of((0, 10), (14, 20))
 
 

@@ -13,7 +13,7 @@ from punctual.cli.cluster.writes import PROMISED, REFUSED, Submitted
 from punctual.cli.screen import offer
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.wording import some, span
-from punctual.view.jobs import Job
+from punctual.view.jobs import JobView
 
 
 def submitted(found: Sequence[Submitted], *, timeout: float, output: str) -> None:
@@ -73,7 +73,7 @@ def _document(one: Submitted) -> dict[str, object]:
     return {**tables.job_document(one.job), "changed": one.changed, "answer": answer, **more}
 
 
-def cancelled(found: Sequence[Job], *, output: str) -> None:
+def cancelled(found: Sequence[JobView], *, output: str) -> None:
     """Print what was deleted."""
     if output == "json":
         print(json.dumps([tables.job_document(job) for job in found]))

@@ -20,11 +20,11 @@ from punctual.notation.duration import format_time
 from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
-from punctual.view.pools import PoolState, pool_of
+from punctual.view.pools import PoolSummary, pool_of
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class PoolOutlook:
     """What a pool's plan says. Times are absolute, s."""
 
     promised: int
@@ -39,7 +39,7 @@ class Outlook:
     """When the next window of a reservation begins."""
 
 
-def outlook(view: PoolView, now: float) -> Outlook:
+def outlook(view: PoolView, now: float) -> PoolOutlook:
     """Return what a pool's plan says now."""
     ahead = view.outlook(now)
     running = [piece for _, piece in view.all_running()]
@@ -47,7 +47,7 @@ def outlook(view: PoolView, now: float) -> Outlook:
     promised = [uid for uid in view.promised if not view.record(uid).started]
     starts = [piece.start for _, piece in view.all_planned() if piece.place not in busy]
     starts += [w.start for w in view.windows if w.start > now and any(place not in busy for place in w.places)]
-    return Outlook(
+    return PoolOutlook(
         promised=len(promised),
         next_start=min(starts, default=None),
         next_end=min((piece.until for piece in running), default=None),
@@ -73,14 +73,14 @@ def pools(names: Sequence[str], state: ClusterState, *, output: str) -> None:
     tables.show(shown, *([Text(note, "yellow")] if note else []))
 
 
-def _outlook(snapshot: Snapshot, name: str, now: float) -> Outlook | None:
+def _outlook(snapshot: Snapshot, name: str, now: float) -> PoolOutlook | None:
     try:
         return outlook(snapshot.pool(name, now=now).view(), now)
     except PunctualError:  # no operator has processed it yet
         return None
 
 
-def table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: float, *, wide: bool) -> Table:
+def table(lines: Sequence[PoolSummary], views: dict[str, PoolOutlook | None], now: float, *, wide: bool) -> Table:
     """Return the table of pools with what their plans say; None: nothing is known of a plan."""
     bounds = any(pool.bound is not None for pool in lines)
     more = ["nodes", "cpu", "hold", *(["bound"] if bounds else []), "queue"] if wide else []
@@ -106,20 +106,20 @@ def table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: flo
     return table
 
 
-def _free_for(pool: PoolState, view: Outlook | None, now: float) -> str:
+def _free_for(pool: PoolSummary, view: PoolOutlook | None, now: float) -> str:
     if view is None or not pool.free:
         return ""
     return "no work planned" if view.next_start is None else clock(max(0.0, view.next_start - now))
 
 
-def _reserved(view: Outlook, now: float) -> str:
+def _reserved(view: PoolOutlook, now: float) -> str:
     parts = [f"{view.reserved} now"] if view.reserved else []
     if view.next_window is not None:
         parts.append(f"next in {clock(view.next_window - now)}")
     return ", ".join(parts)
 
 
-def _document(pool: PoolState, view: Outlook | None) -> Json:
+def _document(pool: PoolSummary, view: PoolOutlook | None) -> Json:
     found = tables.pool_document(pool)
     if view is not None:
         times = {"freeUntil": view.next_start, "firstEnd": view.next_end, "nextWindow": view.next_window}

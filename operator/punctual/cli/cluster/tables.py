@@ -13,9 +13,9 @@ from punctual.cli.screen import STYLES, bar
 from punctual.notation.duration import format_time
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
-from punctual.view.history import History, spark
-from punctual.view.jobs import OVER, Job
-from punctual.view.pools import PoolState
+from punctual.view.history import ValueHistory, spark
+from punctual.view.jobs import OVER, JobView
+from punctual.view.pools import PoolSummary
 
 CURVE: Final = 18
 """Cells of a curve."""
@@ -38,7 +38,7 @@ GAP: Final = 2
 class Past(NamedTuple):
     """The last minutes, for curves."""
 
-    history: History
+    history: ValueHistory
     now: float
 
     def curve(self, key: str, most: float, style: str) -> Text:
@@ -104,7 +104,7 @@ def _over(widths: Mapping[str, int], room: int) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1) - room
 
 
-def pools(found: Iterable[PoolState], *, past: Past | None = None, wide: bool = False) -> Columns:
+def pools(found: Iterable[PoolSummary], *, past: Past | None = None, wide: bool = False) -> Columns:
     """Return a table of pools; with ``past``, with a curve of the processors in use."""
     more = ["nodes", "cpu", "hold", "bound"] if wide else []
     table = Columns(
@@ -118,7 +118,7 @@ def pools(found: Iterable[PoolState], *, past: Past | None = None, wide: bool = 
     return table
 
 
-def ready(pool: PoolState) -> Text:
+def ready(pool: PoolSummary) -> Text:
     """Return whether a pool is ready, and why not."""
     if pool.ready:
         return Text("yes", "green")
@@ -126,7 +126,7 @@ def ready(pool: PoolState) -> Text:
 
 
 def jobs(
-    found: Iterable[Job], now: float, *, past: Past | None = None, namespaces: bool = False, wide: bool = False
+    found: Iterable[JobView], now: float, *, past: Past | None = None, namespaces: bool = False, wide: bool = False
 ) -> Columns:
     """Return a table of jobs; with ``past``, with a curve of their progress."""
     columns = [
@@ -158,12 +158,12 @@ def jobs(
     return table
 
 
-def reason(job: Job) -> str:
+def reason(job: JobView) -> str:
     """Return the reason of a state, with its message."""
     return f"{job.reason}: {job.message}" if job.message else job.reason
 
 
-def _times(job: Job, now: float) -> tuple[Text, Text, Text]:
+def _times(job: JobView, now: float) -> tuple[Text, Text, Text]:
     """Return the time until the deadline and until the end, and the slack."""
     nothing = Text("")
     if job.guest and job.state not in OVER:
@@ -178,14 +178,14 @@ def _times(job: Job, now: float) -> tuple[Text, Text, Text]:
     return left, nothing if job.end is None else Text(clock(max(0.0, job.end - now))), slack
 
 
-def in_order(found: Iterable[Job]) -> list[Job]:
+def in_order(found: Iterable[JobView]) -> list[JobView]:
     """Return what is under way by deadline, then what waits for its user, then what has ended, the newest first."""
-    rank: Callable[[Job], int] = lambda job: 2 if job.state in OVER else job.state in {"Refused", "Suspended"}  # noqa: E731
+    rank: Callable[[JobView], int] = lambda job: 2 if job.state in OVER else job.state in {"Refused", "Suspended"}  # noqa: E731
     far = float("inf")
     return sorted(found, key=lambda job: (rank(job), -(job.finished or 0.0), job.deadline or far, job.name))
 
 
-def pool_document(pool: PoolState) -> Json:
+def pool_document(pool: PoolSummary) -> Json:
     """Return a pool as JSON."""
     found: Json = {"name": pool.name, "processors": pool.processors, "inUse": pool.used, "free": pool.free}
     found |= {"queue": pool.queue, "nodes": pool.nodes, "scarcest": pool.scarcest or None}
@@ -193,7 +193,7 @@ def pool_document(pool: PoolState) -> Json:
     return found
 
 
-def job_document(job: Job) -> Json:
+def job_document(job: JobView) -> Json:
     """Return a job as JSON; times as in statuses, spans in seconds."""
     times = {"deadlineTime": job.deadline, "eta": job.eta, "finishTime": job.finished}
     found: Json = {"namespace": job.namespace, "name": job.name, "pool": job.pool, "state": job.state}

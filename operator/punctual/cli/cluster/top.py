@@ -13,7 +13,7 @@ from punctual.cli.kubectl import Call, Follower, Kubectl
 from punctual.cli.screen import STYLES
 from punctual.errors import ClusterError
 from punctual.view.changes import Change
-from punctual.view.history import History
+from punctual.view.history import ValueHistory
 from punctual.view.jobs import Board
 
 LOOK = 1.0
@@ -23,7 +23,7 @@ UNREAD = "pools are left out: you may not read them"
 
 def top(kubectl: Kubectl, namespace: str | None, *, wide: bool) -> None:
     """Show pools and jobs until the user interrupts it. ``namespace`` None: jobs of all namespaces."""
-    console, board, history = Console(), Board(), History()
+    console, board, history = Console(), Board(), ValueHistory()
     with Follower(kubectl, namespace=namespace, pods=False, pools=True) as follower:
         try:
             with Live(console=console, auto_refresh=False, screen=True) as live:
@@ -41,7 +41,7 @@ def top(kubectl: Kubectl, namespace: str | None, *, wide: bool) -> None:
             return
 
 
-def note(history: History, board: Board, now: float) -> None:
+def note(history: ValueHistory, board: Board, now: float) -> None:
     """Note what the curves show."""
     values = {f"pool {pool.name}": float(pool.used) for pool in board.pools.values()}
     values |= {job.uid: job.done / job.units for job in board.jobs.values()}

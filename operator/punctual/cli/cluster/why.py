@@ -19,8 +19,8 @@ from punctual.errors import ClusterError, PunctualError
 from punctual.kube.snapshot import Snapshot
 from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
-from punctual.view.guests import Decision, last_decision, rules_of
-from punctual.view.jobs import Job, Pod, job_of, pod_of
+from punctual.view.guests import DecisionView, last_decision, rules_of
+from punctual.view.jobs import JobView, PodView, job_of, pod_of
 from punctual.view.why import why, why_chunk, why_guest_chunk, why_over
 
 STYLE: Mapping[str, str] = {str(state): style for state, style in STYLES.items()}
@@ -28,7 +28,7 @@ STYLE: Mapping[str, str] = {str(state): style for state, style in STYLES.items()
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explanation:
     """What is explained, its state, and why."""
 
     what: str
@@ -43,7 +43,7 @@ class Explained:
         return found | ({"unread": list(self.unread)} if self.unread else {})
 
 
-def explain(name: str, *, state: ClusterState, pods: Call, events: Call, now: float) -> Explained:
+def explain(name: str, *, state: ClusterState, pods: Call, events: Call, now: float) -> Explanation:
     """Explain a job, or the pod of a chunk.
 
     ``pods``: the pods of chunks of the namespace, ``events``: those of objects of this name, while kubectl reads them.
@@ -63,7 +63,7 @@ def explain(name: str, *, state: ClusterState, pods: Call, events: Call, now: fl
     pool, more = _pool(snapshot, job, namespace, now=now, whole=found.whole)
     left_out = (*more, *unread)
     if job.name == name and name in jobs:
-        return Explained(f"{namespace}/{name}", job.state, why(job, pool, now, names, seen), left_out)
+        return Explanation(f"{namespace}/{name}", job.state, why(job, pool, now, names, seen), left_out)
     chunk = next((one for one in job.chunks if one.pod == name), None)
     pod = seen.get(name)
     if job.guest:
@@ -75,15 +75,15 @@ def explain(name: str, *, state: ClusterState, pods: Call, events: Call, now: fl
         else:
             assert pod is not None
             told = why_over(job, pod, now, decision)
-        return Explained(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
+        return Explanation(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
     if chunk is not None:
         told = why_chunk(job, chunk, pool, now, names, pod)
-        return Explained(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
+        return Explanation(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
     assert pod is not None
-    return Explained(f"{namespace}/{name}", pod.phase, why_over(job, pod, now), left_out)
+    return Explanation(f"{namespace}/{name}", pod.phase, why_over(job, pod, now), left_out)
 
 
-def _pods(call: Call) -> tuple[dict[str, Pod], tuple[str, ...]]:
+def _pods(call: Call) -> tuple[dict[str, PodView], tuple[str, ...]]:
     try:
         found = json.loads(call.answer())
     except ClusterError:
@@ -92,7 +92,7 @@ def _pods(call: Call) -> tuple[dict[str, Pod], tuple[str, ...]]:
     return {pod.name: pod for pod in pods}, ()
 
 
-def _decision(call: Call) -> tuple[Decision | None, tuple[str, ...]]:
+def _decision(call: Call) -> tuple[DecisionView | None, tuple[str, ...]]:
     try:
         found = json.loads(call.answer())
     except ClusterError:
@@ -100,13 +100,13 @@ def _decision(call: Call) -> tuple[Decision | None, tuple[str, ...]]:
     return last_decision(found.get("items") or ()), ()
 
 
-def _job_of_pod(name: str, jobs: Iterable[Job], pods: dict[str, Pod]) -> Job | None:
+def _job_of_pod(name: str, jobs: Iterable[JobView], pods: dict[str, PodView]) -> JobView | None:
     uid = pods[name].job if name in pods else None
     return next((job for job in jobs if job.uid == uid or any(chunk.pod == name for chunk in job.chunks)), None)
 
 
 def _pool(
-    snapshot: Snapshot, job: Job, namespace: str, *, now: float, whole: bool
+    snapshot: Snapshot, job: JobView, namespace: str, *, now: float, whole: bool
 ) -> tuple[PoolView | None, tuple[str, ...]]:
     """Return the job's pool, rebuilt, or why it is not known. A guest's explanation needs none."""
     if job.guest:
@@ -125,13 +125,13 @@ def _pool(
         return None, (f"the plan of the pool is left out: {error}",)
 
 
-def lines(found: Explained) -> Iterator[tuple[str, str]]:
+def lines(found: Explanation) -> Iterator[tuple[str, str]]:
     """Yield sentences and notes, each with its style."""
     yield from ((text, "") for text in found.sentences)
     yield from ((f"({text}.)", "yellow") for text in found.unread)
 
 
-def show(found: Explained, console: Console) -> None:
+def show(found: Explanation, console: Console) -> None:
     """Print an explanation. On a terminal, lines are broken between words; in a pipe, a sentence is a line."""
     if console.is_terminal:
         console.print(*parts(found), sep="\n")
@@ -139,7 +139,7 @@ def show(found: Explained, console: Console) -> None:
     print(f"{found.what}  {found.state}", *(f"  {text}" for text, _ in lines(found)), sep="\n")
 
 
-def parts(found: Explained) -> Iterator[RenderableType]:
+def parts(found: Explanation) -> Iterator[RenderableType]:
     """Yield what a terminal shows."""
     state = Text(found.state, STYLE.get(found.state, "bold"))
     yield Text.assemble((found.what, "bold"), "  ", state)

@@ -14,7 +14,7 @@ from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.program import similar
 from punctual.errors import ClusterError, PunctualError
 from punctual.view.changes import Change, Json
-from punctual.view.jobs import OFFERED, Job, job_of
+from punctual.view.jobs import OFFERED, JobView, job_of
 
 JOBS = "divisiblejobs.punctual.dev"
 LOOK = 0.5
@@ -28,7 +28,7 @@ PROMISED, REFUSED, SILENT = 0, 1, 2
 class Submitted:
     """A job that was applied, and its newest state."""
 
-    job: Job
+    job: JobView
     changed: str
     """created, configured or unchanged."""
     accepted: bool = False

@@ -13,8 +13,8 @@ from punctual.sim.report import Decision, Finished, Result
 from punctual.sim.trace import JobLine, Line, ReservationLine, Trace, jobs
 from punctual.view import svg as picture
 from punctual.view.elapsed import clock
-from punctual.view.jobs import Job, State
-from punctual.view.timeline import Bar, Timeline
+from punctual.view.jobs import JobView, State
+from punctual.view.timeline import Bar, TimelineView
 
 ROWS = 32
 """Maximum processors that a terminal's timeline shows."""
@@ -146,7 +146,7 @@ def draw(result: Result, trace: Trace, options: Options) -> str:
     promised = {d.id: d.promised_finish for d in result.decisions if d.promised_finish is not None}
     rows = tuple((f"processor {p:0{width}d}", 1) for p in range(options.processors))
     last = max([1.0, *(bar.ended for bar in bars), *(job.deadline or 0.0 for job in shown if job.kept)])
-    line = Timeline(shown, bars, rows, 0.0, last, promised)
+    line = TimelineView(shown, bars, rows, 0.0, last, promised)
     return picture.svg(line, title="Simulated jobs", pale="its input is sent", dated=False)
 
 
@@ -155,13 +155,13 @@ def _held(line: ReservationLine, node: str) -> Bar:
     return Bar(line.id, line.id, "Reservation", node, 0, line.start, sent, line.end, None, failed=False)
 
 
-def _reservation(line: ReservationLine, decision: Decision) -> Job:
+def _reservation(line: ReservationLine, decision: Decision) -> JobView:
     state: State = "Completed" if decision.accepted else "Refused"
     end = line.end if decision.accepted else None
     return replace(_asked(line, decision, state, end), processors=line.processors, start=line.start)
 
 
-def _job(line: JobLine, decision: Decision, ends: dict[str, Finished]) -> Job:
+def _job(line: JobLine, decision: Decision, ends: dict[str, Finished]) -> JobView:
     end = ends.get(line.id)
     state: State = "Refused" if end is None else "Completed" if end.met else "Missed"
     offered = None if decision.earliest_deadline is None else f"{decision.earliest_deadline:.6g} s"
@@ -169,9 +169,9 @@ def _job(line: JobLine, decision: Decision, ends: dict[str, Finished]) -> Job:
     return replace(asked, deadline=line.arrival + line.deadline, finish=decision.promised_finish, offered=offered)
 
 
-def _asked(line: JobLine | ReservationLine, decision: Decision, state: State, finished: float | None) -> Job:
+def _asked(line: JobLine | ReservationLine, decision: Decision, state: State, finished: float | None) -> JobView:
     """Return a job or reservation in the form that pictures use."""
-    return Job(
+    return JobView(
         uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0, state=state,
         reason=decision.reason, message="", deadline=None, finish=None, processors=None, start=None, eta=None,
         offered=None, offered_time=None, offer_load=None, chunks=(), started=None, finished=finished,

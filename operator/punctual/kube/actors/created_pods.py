@@ -19,7 +19,7 @@ from punctual.kube.cluster.pods import project_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.writes.operations import CreatePod, DeletePod, LimitPod, Operation, Outcome
-from punctual.kube.writes.writer import Owner, Writer
+from punctual.kube.writes.writer import Writer, WriterOwner
 from punctual.labels import ATTEMPT, BEGIN, KIND_LABEL
 from punctual.runtime.clock import WITNESS
 from punctual.scheduling.model.actions import EndPod, StopPod
@@ -98,7 +98,7 @@ class UnseenPods:
     meanwhile it never knew: nothing would tell its Pool, which would wait for it for ever.
     """
 
-    def __init__(self, client: ApiClient, writer: Writer, owner: Owner) -> None:
+    def __init__(self, client: ApiClient, writer: Writer, owner: WriterOwner) -> None:
         self._client = client
         self._writer = writer
         self._owner = owner

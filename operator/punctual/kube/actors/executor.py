@@ -39,7 +39,7 @@ from punctual.scheduling.model.actions import (
     Measured,
     OfferEnd,
     OfferWindow,
-    SetPoint,
+    SendSetPoint,
     StopPod,
     StoreResult,
     WritePool,
@@ -92,7 +92,7 @@ class PoolExecutor:
                 tools.writer.submit(self._key_of(uid), Annotate(path, {TURN: format_time(at)}, uid))
             case StoreResult():
                 self._store(action)
-            case SetPoint():
+            case SendSetPoint():
                 tools.set_points.put(action)
             case DropSetPoint():
                 tools.set_points.drop(action)

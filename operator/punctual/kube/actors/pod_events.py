@@ -16,7 +16,7 @@ from punctual.kube.known.jobs import KnownJob
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved, Progress, Reported
 
 
-class PodEvents:
+class TermPods:
     """Chunk pods of all pools, for one term."""
 
     def __init__(self, caches: Caches, actors: PoolActors, guests: Guests, kinds: AllKinds) -> None:

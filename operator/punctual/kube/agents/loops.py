@@ -16,7 +16,7 @@ class Loops:
         self._found: dict[Alike, wire.Loop] = {}
         self._searches: dict[Alike, asyncio.Task[None]] = {}
 
-    def loop(self, model: wire.Model, noise: float) -> wire.Loop | None:
+    def loop(self, model: wire.ResponseModel, noise: float) -> wire.Loop | None:
         """Return the controller for a model and the noise of a sample; None: it is being searched."""
         key = alike(model.a, model.delay, noise)
         if key not in self._found and key not in self._searches:

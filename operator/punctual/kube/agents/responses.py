@@ -20,7 +20,7 @@ def shown(seen: wire.Followed | None) -> Response | None:
     return response_of(seen)
 
 
-def model_of(first: FirstModel) -> wire.Model:
+def model_of(first: FirstModel) -> wire.ResponseModel:
     """Return the model that an agent begins with."""
     model = first.model
-    return wire.Model(a=model.a[0], b=model.b[-1], delay=model.delay, learned=first.learned)
+    return wire.ResponseModel(a=model.a[0], b=model.b[-1], delay=model.delay, learned=first.learned)

@@ -16,9 +16,9 @@ from punctual.guests.model import LendTo
 from punctual.kube.agents.loops import Loops
 from punctual.kube.agents.responses import model_of, response_of
 from punctual.rates.model import HoldPod, ReleasePod
-from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SendSetPoint
 
-Ordered = SetPoint | LendTo | HoldPod
+Ordered = SendSetPoint | LendTo | HoldPod
 """What a Pool, guests' control and the control of target rates order for a pod."""
 
 log = structlog.get_logger(__name__)
@@ -65,7 +65,9 @@ class SetPointStore:
     def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
         """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
         # if there are more pods than fit, chunks come first
-        points = sorted(self._nodes.get(node, {}).values(), key=lambda one: (not isinstance(one, SetPoint), one.pod))
+        points = sorted(
+            self._nodes.get(node, {}).values(), key=lambda one: (not isinstance(one, SendSetPoint), one.pod)
+        )
         if len(points) > MOST and node not in self._crowded:
             self._crowded.add(node)
             log.warning("set_points_left_out", node=node, pods=len(points), most=MOST)
@@ -86,7 +88,7 @@ class SetPointStore:
             case HoldPod(cap=cap):
                 order = wire.ApplicationOrder()
                 return wire.SetPoint(uid=point.pod, cap=cap, rest_cap=cap, period=point.period, mode=order)
-            case SetPoint(cap=cap, line=line):
+            case SendSetPoint(cap=cap, line=line):
                 followed = None if seen is None else seen.followed
                 return wire.SetPoint(
                     uid=point.pod,
@@ -97,7 +99,7 @@ class SetPointStore:
                     mode=wire.HoldOrder() if line is None else self._line(point, line, now, followed),
                 )
 
-    def _line(self, point: SetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.LineOrder:
+    def _line(self, point: SendSetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.LineOrder:
         """Return a line in seconds left."""
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
         # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU

@@ -6,7 +6,7 @@ and ``kube.convert`` turns them into the core's values. ``crds/`` and ``docs/api
 
 from punctual.kube.api.base import API_VERSION, GROUP, VERSION
 from punctual.kube.api.input import HttpInput, Input, SecretHeader, SecretKey, VolumeInput
-from punctual.kube.api.job import DivisibleJob, DivisibleJobSpec, JobCost, Processors, Reduce
+from punctual.kube.api.job import DivisibleJob, DivisibleJobSpec, JobCost, ProcessorBounds, Reduce
 from punctual.kube.api.job_status import (
     AppliedSpec,
     ChunkRecord,
@@ -14,19 +14,19 @@ from punctual.kube.api.job_status import (
     CountedRange,
     DivisibleJobStatus,
     InputSeen,
-    Offer,
-    PilotSample,
-    Promise,
+    OfferStatus,
+    PilotSampleStatus,
+    PromiseStatus,
     State,
     UnitCounts,
     UnitRange,
 )
-from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
+from punctual.kube.api.meta import Condition, Expression, KindModel, LabelSelector, Metadata
 from punctual.kube.api.parse import parse, parse_asked, parse_metadata, parse_status, unknown_fields
 from punctual.kube.api.pool import (
     MeasuredClass,
-    MissCount,
-    MissRatio,
+    MissCountStatus,
+    MissRatioSpec,
     NodeClass,
     NodeSpeeds,
     Pool,
@@ -53,12 +53,12 @@ from punctual.kube.api.reservation import (
     ReservationSpec,
     ReservationStatus,
     ReservedNode,
-    ReservedWindow,
+    WindowStatus,
 )
 from punctual.kube.api.target_rate import TargetRate, TargetRateSpec, TargetRateStatus
 from punctual.kube.api.template import PodTemplate
 
-KINDS: tuple[type[Resource], ...] = (Pool, DivisibleJob, Profile, Reservation, TargetRate)
+KINDS: tuple[type[KindModel], ...] = (Pool, DivisibleJob, Profile, Reservation, TargetRate)
 """All kinds, in the order in which they are documented."""
 
 __all__ = [
@@ -79,18 +79,19 @@ __all__ = [
     "Input",
     "InputSeen",
     "JobCost",
+    "KindModel",
     "LabelSelector",
     "LearnedCost",
     "LearnedResponse",
     "LearnedTransfers",
     "MeasuredClass",
     "Metadata",
-    "MissCount",
-    "MissRatio",
+    "MissCountStatus",
+    "MissRatioSpec",
     "NodeClass",
     "NodeSpeeds",
-    "Offer",
-    "PilotSample",
+    "OfferStatus",
+    "PilotSampleStatus",
     "PodTemplate",
     "Pool",
     "PoolNode",
@@ -99,19 +100,17 @@ __all__ = [
     "PoolSpec",
     "PoolStatus",
     "Processor",
-    "Processors",
+    "ProcessorBounds",
     "Profile",
     "ProfileSpec",
     "ProfileStatus",
-    "Promise",
+    "PromiseStatus",
     "Recurrence",
     "Reduce",
     "Reservation",
     "ReservationSpec",
     "ReservationStatus",
     "ReservedNode",
-    "ReservedWindow",
-    "Resource",
     "SecretHeader",
     "SecretKey",
     "Startup",
@@ -123,6 +122,7 @@ __all__ = [
     "UnitRange",
     "Utilization",
     "VolumeInput",
+    "WindowStatus",
     "parse",
     "parse_asked",
     "parse_metadata",

@@ -1,8 +1,8 @@
 """What all kinds of ``punctual.dev/v1alpha1`` are made of: the model, its rules, its columns.
 
 A field's docstring is its documentation: it reaches the CRD (``kubectl explain``) and ``docs/api.md``. A
-:class:`Rule` stands beside the field or the class that it guards and is checked twice, by the API server (CEL) and by
-the operator (so that what an older CRD let through is refused all the same). Field names are snake_case here,
+:class:`SchemaRule` stands beside the field or the class that it guards and is checked twice, by the API server (CEL)
+and by the operator (so that what an older CRD let through is refused all the same). Field names are snake_case here,
 camelCase in JSON.
 """
 
@@ -36,7 +36,7 @@ PART_OF_POD: Final = "x-part-of-pod"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SchemaRule:
     """One rule, as the API server (``cel``) and as the operator (``holds``) check it, with one message for both.
 
     ``holds`` takes the parsed value and is None for transition rules, which only the API server can see. ``field`` is
@@ -69,7 +69,7 @@ class Rule:
         return {**schema, VALIDATIONS: [*schema.get(VALIDATIONS, []), self.validation]}
 
 
-class Model(BaseModel):
+class ApiModel(BaseModel):
     """A part of an object. Unknown fields are dropped: a newer CRD's objects outlive a rolled back operator."""
 
     model_config = ConfigDict(
@@ -81,7 +81,7 @@ class Model(BaseModel):
         validate_default=False,
     )
 
-    RULES: ClassVar[tuple[Rule, ...]] = ()
+    RULES: ClassVar[tuple[SchemaRule, ...]] = ()
     """Rules over several fields of this model."""
 
     @model_validator(mode="after")
@@ -125,7 +125,7 @@ def _documented(model: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-class Open(Model):
+class Open(ApiModel):
     """A part of a foreign schema: fields that are not named here are kept as they are."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={PRESERVE_UNKNOWN: True})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from punctual.notation.duration import format_time, parse_time
-from punctual.scheduling.model.job import Status, Verdict
+from punctual.verdict import Status, Verdict
 
 MESSAGE: Final = 32768
 """The longest message that the schema accepts."""

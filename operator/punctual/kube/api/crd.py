@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from punctual.kube import api
-from punctual.kube.api import KINDS, Resource
+from punctual.kube.api import KINDS, KindModel
 from punctual.kube.api.base import (
     API_VERSION,
     CATEGORY,
@@ -29,7 +29,7 @@ from punctual.kube.api.base import (
     PRESERVE_UNKNOWN,
     VALIDATIONS,
     VERSION,
-    Model,
+    ApiModel,
 )
 
 Schema = dict[str, Any]
@@ -67,7 +67,7 @@ class _Generator(GenerateJsonSchema):
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         made = super().default_schema(schema)
         default = schema.get("default")
-        if isinstance(default, Model):
+        if isinstance(default, ApiModel):
             made["default"] = default.manifest()
         elif default is not None and (write := _serializer(schema)):
             made["default"] = write(default)
@@ -135,12 +135,12 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def schema_of(kind: type[Resource]) -> Schema:
+def schema_of(kind: type[KindModel]) -> Schema:
     """Return the structural schema of a kind, as it is sent to the API server."""
     return _complete(modelled(kind))
 
 
-def modelled(kind: type[Resource]) -> Schema:
+def modelled(kind: type[KindModel]) -> Schema:
     """Return the same with only those fields of a pod that the models have."""
     made = kind.model_json_schema(schema_generator=_Generator)
     schema = structural(made, made["$defs"])
@@ -211,7 +211,7 @@ def _without_defaults(schema: Schema) -> None:
         _without_defaults(part)
 
 
-def crd(kind: type[Resource]) -> dict[str, Any]:
+def crd(kind: type[KindModel]) -> dict[str, Any]:
     """Return the CustomResourceDefinition of a kind."""
     names = kind.NAMES
     schema = schema_of(kind)
@@ -262,7 +262,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _yaml(kind: type[Resource]) -> str:
+def _yaml(kind: type[KindModel]) -> str:
     return _HEADER + yaml.dump(crd(kind), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
@@ -301,7 +301,7 @@ def documentation() -> str:
     return "\n".join(parts + [_kind_page(kind) for kind in KINDS])
 
 
-def _kind_page(kind: type[Resource]) -> str:
+def _kind_page(kind: type[KindModel]) -> str:
     names, made = kind.NAMES, kind.model_json_schema(schema_generator=_Generator)
     schema = modelled(kind)
     short = f", short name `{names.short[0]}`" if names.short else ""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from punctual.kube.api.base import INT_OR_STRING, Rule
+from punctual.kube.api.base import INT_OR_STRING, SchemaRule
 from punctual.notation import duration, quantity
 
 MAX_UNITS: Final = 10**15
@@ -50,7 +50,7 @@ def _duration(cel: str, message: str, holds: Callable[[float], bool]) -> Any:
         _from_text(duration.parse_duration, 'a duration: write a string with a unit, such as "45m" or "20ms"'),
         PlainSerializer(duration.format_duration, return_type=str),
         WithJsonSchema({"type": "string", "maxLength": 32, "x-type": "duration"}),
-        Rule(f"{good} && {cel}", message, holds),
+        SchemaRule(f"{good} && {cel}", message, holds),
     )
 
 
@@ -79,7 +79,7 @@ Days = Annotated[
     _from_text(duration.parse_days, 'a number of days or weeks: write a string such as "1d" or "2w"'),
     PlainSerializer(duration.format_days, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": 8, "x-type": "days"}),
-    Rule(
+    SchemaRule(
         f"self.matches(r'{duration.DAYS}')",
         "write whole days or weeks such as 1d or 2w, at most 999w",
         lambda days: 1 <= days <= 999 * 7,
@@ -131,7 +131,7 @@ AskedTime = Annotated[
     _from_text(duration.parse_time, 'a time: write a string such as "2030-01-02T15:04:05Z"'),
     PlainSerializer(duration.format_time, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": 40, "x-type": "time"}),
-    Rule(
+    SchemaRule(
         # the days of a month are left to the operator: a timestamp() that fails would say so in CEL's words
         f"self.matches(r'{duration.ASKED_PATTERN}')",
         "write a moment with date, time and offset from UTC, such as 2030-01-02T15:04:05Z or "
@@ -169,12 +169,12 @@ Cpu = Annotated[
     _from_quantity(quantity.parse_cores),
     PlainSerializer(quantity.format_cores, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
-    Rule(
+    SchemaRule(
         f"{_QUANTITY} && {_NUMBER} >= 0.01 && {_NUMBER} <= 4096.0",
         "write CPU as a quantity such as 500m or 2, from 10m to 4096",
         lambda cores: 0.01 <= cores <= 4096,
     ),
-    Rule(
+    SchemaRule(
         # where the rule above speaks this one is silent
         f"!{_QUANTITY} || {_NUMBER} < 0.01 || {_NUMBER} > 4096.0 || {_MILLI} < 0.0000005 && {_MILLI} > -0.0000005",
         "write no finer than 1m: Kubernetes takes no pod that asks for less than whole thousandths of a core",
@@ -188,7 +188,7 @@ Memory = Annotated[
     _from_quantity(quantity.parse_bytes),
     PlainSerializer(quantity.format_bytes, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
-    Rule(
+    SchemaRule(
         f"{_QUANTITY} && (type(self) == int ? self >= 1048576 && self <= 1125899906842624 : "
         "quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0)",
         "write memory as a quantity such as 512Mi or 2Gi, from 1Mi to 1Pi",
@@ -212,7 +212,7 @@ Devices = Annotated[
     _from_quantity(_parse_devices),
     PlainSerializer(str, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
-    Rule(
+    SchemaRule(
         f"{_QUANTITY} && {_NUMBER} >= 1.0 && {_NUMBER} <= 1125899906842624.0 && {_NUMBER} == double(int({_NUMBER}))",
         _DEVICES,
         lambda count: 1 <= count <= 2**50,
@@ -235,7 +235,7 @@ def _is_extended(name: str) -> bool:
 ExtendedResources = Annotated[
     dict[str, Devices],
     Field(max_length=16),
-    Rule(
+    SchemaRule(
         f"self.all(name, size(name) <= {_LONGEST} && name.matches(r'{_EXTENDED}') && "
         "!name.contains('kubernetes.io/') && !name.startsWith('requests.'))",
         "name extended resources only, with their domain, such as nvidia.com/gpu: what Kubernetes defines "
@@ -248,9 +248,9 @@ ExtendedResources = Annotated[
 _NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
-def spelled(pattern: str, message: str, *, most: int) -> Rule:
+def spelled(pattern: str, message: str, *, most: int) -> SchemaRule:
     """Return the rule that all of a text matches; ``most``: its characters, which the schema says itself."""
-    return Rule(
+    return SchemaRule(
         f"self.matches(r'{pattern}')",
         message,
         lambda text: len(text) <= most and re.fullmatch(pattern, text) is not None,
@@ -304,24 +304,24 @@ StatusPercent = Annotated[
 """A part that may be above 1, such as one that the operator measured."""
 
 
-def between_percent(least: int, most: int, example: str) -> Rule:
+def between_percent(least: int, most: int, example: str) -> SchemaRule:
     """Return the rule of a :data:`Percent` from ``least`` to ``most`` (per cent)."""
     return part_in_percent(str(least), str(most), example)
 
 
-def measured_percent(least: int, most: int, example: str) -> Rule:
+def measured_percent(least: int, most: int, example: str) -> SchemaRule:
     """Return the rule of a :data:`StatusPercent` that a user sets, from ``least`` to ``most`` (per cent)."""
     return _between(_MEASURED, "number of per cent", str(least), str(most), example)
 
 
-def part_in_percent(least: str, most: str, example: str) -> Rule:
+def part_in_percent(least: str, most: str, example: str) -> SchemaRule:
     """Return the rule of a :data:`Percent` from ``least`` to ``most``, per cent with decimals."""
     return _between(PERCENT, "part in per cent", least, most, example)
 
 
-def _between(pattern: str, what: str, least: str, most: str, example: str) -> Rule:
+def _between(pattern: str, what: str, least: str, most: str, example: str) -> SchemaRule:
     number = "double(self.substring(0, self.size() - 1))"
-    return Rule(
+    return SchemaRule(
         f"self.matches(r'{pattern}') && {number} >= {float(least)} && {number} <= {float(most)}",
         f"write a {what} from {least}% to {most}%, such as {example}",
         lambda part: float(least) <= round(100 * part, 6) <= float(most),
@@ -350,7 +350,7 @@ IterationRate = Annotated[
     _from_text(_parse_rate, 'a number of iterations in a time: write a string such as "120/s" or "8/min"'),
     PlainSerializer(_format_rate, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": 32, "x-type": "iterations"}),
-    Rule(
+    SchemaRule(
         f"self.matches(r'{_ITERATION_RATE}') && double(self.substring(0, self.indexOf('/'))) > 0.0",
         "write iterations a second, minute or hour, above 0, such as 120/s or 8/min",
         lambda rate: rate > 0.0,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from punctual.fetch import overlaps
-from punctual.kube.api.base import Model, Rule
+from punctual.kube.api.base import ApiModel, SchemaRule
 from punctual.kube.api.fields import ObjectName, spelled
 from punctual.kube.api.names import LONGEST_NAME
 
@@ -49,7 +49,7 @@ def _reachable(url: str) -> str:
     return url
 
 
-class SecretKey(Model):
+class SecretKey(ApiModel):
     """One key of a Secret."""
 
     name: ObjectName
@@ -62,14 +62,14 @@ class SecretKey(Model):
     """Under which key the Secret has it. Required in `secretKeyRef`."""
 
 
-class SecretHeader(Model):
+class SecretHeader(ApiModel):
     """A header of each request. Only the fetching step sees its value."""
 
     name: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 64}),
         spelled(_HEADER, "write the name of a header, such as Authorization", most=64),
-        Rule(
+        SchemaRule(
             f"!self.matches(r'{_OURS}')",
             "leave this header to the step that fetches: it says with it which bytes it wants, and how",
             lambda name: re.search(_OURS, name) is None,
@@ -81,11 +81,11 @@ class SecretHeader(Model):
     Required in `headers`."""
 
 
-class HttpInput(Model):
+class HttpInput(ApiModel):
     """A file behind an HTTP server that knows byte ranges."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "!has(self.headers) || self.headers.size() == 0 || self.allowInsecure || !self.url.startsWith('http://')",
             "over http:// all on the way can read them: take an https:// address, or set allowInsecure: true",
             lambda self: not self.headers or self.allow_insecure or not self.url.startswith("http://"),
@@ -98,7 +98,7 @@ class HttpInput(Model):
         WithJsonSchema({"type": "string", "maxLength": 2048}),
         spelled(_URL, "write an ASCII address such as https://example.com/data.csv, without blanks and #", most=2048),
         AfterValidator(_reachable),
-        Rule(
+        SchemaRule(
             f"!self.matches(r'{_USER}')",
             "leave user and password out of the address, which others can read: headers takes them from Secrets",
             lambda url: re.search(_USER, url) is None,
@@ -109,7 +109,7 @@ class HttpInput(Model):
         Annotated[
             list[SecretHeader],
             Field(max_length=8),
-            Rule(
+            SchemaRule(
                 "self.all(h, self.exists_one(other, other.name.lowerAscii() == h.name.lowerAscii()))",
                 "name each header once",
                 lambda headers: len({h.name.lower() for h in headers}) == len(headers),
@@ -125,7 +125,7 @@ class HttpInput(Model):
     """true: `headers` may go to an http:// address, where all on the way can read them. Default false."""
 
 
-class VolumeInput(Model):
+class VolumeInput(ApiModel):
     """A file in a volume that is reached over the network, such as NFS."""
 
     claim_name: ObjectName
@@ -133,7 +133,7 @@ class VolumeInput(Model):
     path: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 1024}),
-        Rule(
+        SchemaRule(
             f"self.matches(r'{_PATH}') && !self.matches(r'{_UP}')",
             "write a path below the volume's root, such as data/2030.csv, without '..'",
             lambda path: len(path) <= 1024 and re.search(_PATH, path) is not None and re.search(_UP, path) is None,
@@ -142,17 +142,17 @@ class VolumeInput(Model):
     """Where the file is in the volume: `data/2030.csv`. Required in `volume`."""
 
 
-class Input(Model):
+class Input(ApiModel):
     """What a chunk's pod fetches before its own containers begin: its share of one large file."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "has(self.http) != has(self.volume)",
             "set exactly one of http and volume",
             lambda self: (self.http is None) != (self.volume is None),
             field="http",
         ),
-        Rule(
+        SchemaRule(
             "(self.cut == 'Records') == (has(self.recordBytes) || has(self.separator)) && "
             "!(has(self.recordBytes) && has(self.separator))",
             "set recordBytes or separator with cut: Records, and only there",
@@ -180,7 +180,7 @@ class Input(Model):
         Annotated[
             str,
             WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 16}),
-            Rule(
+            SchemaRule(
                 # a list that is written out: the API server would have no bound for the cost of lists.range
                 f"{list(range(1, 16))}.all(k, k >= size(self) || !self.startsWith(self.substring(k)))",
                 "take a separator of 1 to 16 characters that does not end as it begins: "

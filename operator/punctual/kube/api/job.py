@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube.api.base import AGE, Column, Model, Names, Rule
+from punctual.kube.api.base import AGE, ApiModel, Column, Names, SchemaRule
 from punctual.kube.api.fields import (
     MAX_PROCESSORS,
     MAX_UNITS,
@@ -16,11 +16,11 @@ from punctual.kube.api.fields import (
 )
 from punctual.kube.api.input import Input
 from punctual.kube.api.job_status import DivisibleJobStatus
-from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Resource
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS, KindModel
 from punctual.kube.api.template import PodTemplate
 
 
-class JobCost(Model):
+class JobCost(ApiModel):
     """What a unit costs, declared: `{perUnit: 20ms, transferPerUnit: 1ms, transferSetup: 0s, startup: 2s}`."""
 
     per_unit: PositiveDuration
@@ -36,11 +36,11 @@ class JobCost(Model):
     large value makes many processors pay less. Default 2s. θcp in the papers."""
 
 
-class Processors(Model):
+class ProcessorBounds(ApiModel):
     """How many processors the job may use at a time."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "!has(self.max) || self.max >= self.min",
             "max must not be below min",
             lambda self: self.max is None or self.max >= self.min,
@@ -59,7 +59,7 @@ class Processors(Model):
     """At most so many, such as the number of readers that a data base stands. Default: no limit but the pool's."""
 
 
-class Reduce(Model):
+class Reduce(ApiModel):
     """A last pod that puts the chunks' results together."""
 
     duration: PositiveDuration
@@ -70,7 +70,7 @@ class Reduce(Model):
     Required in `reduce`."""
 
 
-def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> Rule:
+def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> SchemaRule:
     """Make the transition rule: while a promise stands that counts on the field, it stays.
 
     A dry run's promise books nothing, so it does not bind.
@@ -79,7 +79,7 @@ def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> Rul
     same = f"{new} == {old}"
     if optional:
         same = f"has({new}) == has({old}) && (!has({new}) || {same})"
-    return Rule(
+    return SchemaRule(
         f"!has(oldSelf.status) || !has(oldSelf.status.promise) || oldSelf.spec.dryRun || ({same})",
         f"{field} cannot change while a promise stands: {why}. Set suspend: true first (it gives the promise up), "
         "or create another job",
@@ -88,7 +88,7 @@ def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> Rul
     )
 
 
-_WHOLE_RESULTS: Final = Rule(
+_WHOLE_RESULTS: Final = SchemaRule(
     "!has(self.spec.reduce) || !has(oldSelf.status) || "
     + " && ".join(
         f"(!has(oldSelf.status.{field}) || "
@@ -102,7 +102,7 @@ _WHOLE_RESULTS: Final = Rule(
 )
 
 _FIXED: Final = (
-    Rule(
+    SchemaRule(
         "self.spec.class == oldSelf.spec.class",
         "class cannot change: create another job",
         None,
@@ -139,8 +139,8 @@ _NOT_FOR_GUESTS: Final[tuple[tuple[str, str, Callable[[Any], bool], str], ...]] 
 """What makes no sense without a promise: field, CEL, the same in Python, and why."""
 
 
-def _not_for_guests(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Rule:
-    return Rule(
+def _not_for_guests(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> SchemaRule:
+    return SchemaRule(
         f"self.class != 'Guest' || ({cel})",
         f"a job of class Guest {why}",
         lambda job: job.class_ != "Guest" or holds(job),
@@ -148,18 +148,18 @@ def _not_for_guests(field: str, cel: str, holds: Callable[[Any], bool], why: str
     )
 
 
-class DivisibleJobSpec(Model):
+class DivisibleJobSpec(ApiModel):
     """What shall be done, and by when."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "self.class == 'Guest' || has(self.deadline) != has(self.deadlineTime)",
             "set exactly one of deadline (a time span after creation, such as 45m) and deadlineTime "
             "(a moment, such as 2030-01-02T15:04:05Z)",
             lambda self: self.class_ == "Guest" or (self.deadline is None) != (self.deadline_time is None),
             field="deadline",
         ),
-        Rule(
+        SchemaRule(
             "!(has(self.cost) && has(self.profile))",
             "set cost or profile, not both; with neither the cost is measured by pilot chunks",
             lambda self: self.cost is None or self.profile is None,
@@ -193,7 +193,7 @@ class DivisibleJobSpec(Model):
     profile: ObjectName | None = None
     """Name of a Profile in the job's namespace that knows what a unit costs. Example: `thumbnails`. Not together with
     `cost`."""
-    processors: Processors = Processors()
+    processors: ProcessorBounds = ProcessorBounds()
     """How many processors it may use at a time: `{min: 1, max: 64}`. Default `{min: 1}`, no maximum."""
     reservation: ObjectName | None = None
     """Name of a Reservation in the job's namespace, of the same pool: the job is promised inside its windows and runs
@@ -245,7 +245,7 @@ class DivisibleJobSpec(Model):
     `{duration: 30s, template: …}`. Default: none."""
 
 
-class DivisibleJob(Resource):
+class DivisibleJob(KindModel):
     """A load that can be cut anywhere, with a deadline.
 
     Punctual answers at once whether the deadline can be promised without breaking an earlier promise (and if not,

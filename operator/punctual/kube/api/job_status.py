@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from punctual.fetch import LONGEST
-from punctual.kube.api.base import Model
+from punctual.kube.api.base import ApiModel
 from punctual.kube.api.fields import MAX_RANGES, Bytes, Count, Position, Seconds, StatusDuration, Time, Units
 from punctual.kube.api.meta import Conditions, Epoch
 
@@ -18,7 +18,7 @@ State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended
 NodeName = Annotated[str, Field(max_length=253)]
 
 
-class Promise(Model):
+class PromiseStatus(ApiModel):
     """What was promised. The promise is the deadline; the rest is the plan, which may move as long as it is kept."""
 
     deadline: Time
@@ -35,7 +35,7 @@ class Promise(Model):
     """true: it cannot be kept any more, and the job goes on with leftover capacity; OnTrack says why."""
 
 
-class Offer(Model):
+class OfferStatus(ApiModel):
     """What could have been promised instead."""
 
     earliest_deadline: StatusDuration | None = None
@@ -50,7 +50,7 @@ class Offer(Model):
     """How many units would have fit the deadline asked for; 0: none."""
 
 
-class CostInForce(Model):
+class CostInForce(ApiModel):
     """The cost that planning uses, declared or measured, in seconds."""
 
     per_unit: Annotated[float, Field(gt=0)]
@@ -63,7 +63,7 @@ class CostInForce(Model):
     """Seconds before the first unit of a chunk. θcp in the papers."""
 
 
-class UnitCounts(Model):
+class UnitCounts(ApiModel):
     """Units by where they are."""
 
     done: Units = 0
@@ -74,7 +74,7 @@ class UnitCounts(Model):
     """All of the job."""
 
 
-class UnitRange(Model):
+class UnitRange(ApiModel):
     """Units [begin, end): begin is the first, end is one past the last."""
 
     begin: Position
@@ -124,7 +124,7 @@ class ChunkRecord(UnitRange):
     """Bytes of its input that have come; absent: none yet."""
 
 
-class PilotSample(Model):
+class PilotSampleStatus(ApiModel):
     """What one pilot chunk measured."""
 
     units: Units
@@ -133,7 +133,7 @@ class PilotSample(Model):
     """Seconds from its pod's creation to its end."""
 
 
-class InputSeen(Model):
+class InputSeen(ApiModel):
     """Which version of the input the job works on, and what fetching took for all chunks that are accounted."""
 
     size: Bytes | None = None
@@ -160,7 +160,7 @@ class InputSeen(Model):
     """Measured seconds per transfer: the right value of `spec.cost.transferSetup`."""
 
 
-class AppliedSpec(Model):
+class AppliedSpec(ApiModel):
     """The parts of the spec that may be edited, as they are in force."""
 
     deadline_time: Time | None = None
@@ -174,7 +174,7 @@ RangeList = Annotated[list[UnitRange], Field(max_length=MAX_RANGES)]
 CountList = Annotated[list[CountedRange], Field(max_length=MAX_RANGES)]
 
 
-class DivisibleJobStatus(Model):
+class DivisibleJobStatus(ApiModel):
     """The answer, and how far the job is. The operator plans from this after a restart; do not edit it."""
 
     state: State | None = None
@@ -196,9 +196,9 @@ class DivisibleJobStatus(Model):
     """Which leader of the operator wrote this; it rises with every change of leader and never falls."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """The generation of the spec that was last decided about."""
-    promise: Promise | None = None
+    promise: PromiseStatus | None = None
     """What is promised; absent: nothing."""
-    offer: Offer | None = None
+    offer: OfferStatus | None = None
     """What could be promised instead of what was refused."""
     cost: CostInForce | None = None
     """The cost that planning uses, declared or measured, in seconds."""
@@ -220,7 +220,7 @@ class DivisibleJobStatus(Model):
     """How many attempts were made so far, by units that are not completed."""
     chunks: Annotated[list[ChunkRecord], Field(max_length=MAX_RANGES)] = Field(default=[])
     """Chunks that are under way, recorded before their pods exist."""
-    pilots: Annotated[list[PilotSample], Field(max_length=64)] = Field(default=[])
+    pilots: Annotated[list[PilotSampleStatus], Field(max_length=64)] = Field(default=[])
     """What pilot chunks measured."""
     input: InputSeen | None = None
     """Which version of the input the job works on, and what fetching has taken so far; absent: nothing was fetched."""

@@ -5,14 +5,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube.api.base import API_VERSION, LIST_MAP_KEYS, LIST_TYPE, Column, Model, Names, Rule
+from punctual.kube.api.base import API_VERSION, LIST_MAP_KEYS, LIST_TYPE, ApiModel, Column, Names, SchemaRule
 from punctual.kube.api.fields import Time
 
 Label = Annotated[str, Field(max_length=63)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=317)]
 
 
-class Metadata(Model):
+class Metadata(ApiModel):
     """The part of an object's metadata that the operator looks at."""
 
     name: str
@@ -27,7 +27,7 @@ class Metadata(Model):
     finalizers: list[str] = Field(default=[])
 
 
-class Condition(Model):
+class Condition(ApiModel):
     """One fact about the object: whether it holds, since when, and why."""
 
     type: Annotated[str, Field(min_length=1, max_length=64)]
@@ -50,11 +50,11 @@ Conditions = Annotated[
 ]
 
 
-class Expression(Model):
+class Expression(ApiModel):
     """One requirement on a label."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
             "In and NotIn need values, Exists and DoesNotExist take none",
             lambda self: (self.operator in {"In", "NotIn"}) == bool(self.values),
@@ -83,7 +83,7 @@ class Expression(Model):
                 return self.key not in labels
 
 
-class LabelSelector(Model):
+class LabelSelector(ApiModel):
     """Which objects are meant, by their labels. All requirements must hold; with none every object is meant."""
 
     match_labels: Annotated[dict[str, Label], Field(max_length=32)] | None = None
@@ -99,7 +99,7 @@ class LabelSelector(Model):
         )
 
 
-EPOCH_NEVER_FALLS = Rule(
+EPOCH_NEVER_FALLS = SchemaRule(
     # at the root, not at status: an apply that drops the whole status would never meet a rule that stands there
     "!has(oldSelf.status) || !has(oldSelf.status.epoch) || "
     "(has(self.status) && has(self.status.epoch) && self.status.epoch >= oldSelf.status.epoch)",
@@ -111,7 +111,7 @@ EPOCH_NEVER_FALLS = Rule(
 Epoch = Annotated[int, Field(ge=0)]
 
 
-class Resource(Model):
+class KindModel(ApiModel):
     """A kind: its names, columns and an example beside its model."""
 
     NAMES: ClassVar[Names]

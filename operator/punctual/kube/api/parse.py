@@ -12,12 +12,12 @@ from pydantic_core import ErrorDetails
 
 from punctual import reasons
 from punctual.errors import UserError
-from punctual.kube.api.base import Model
+from punctual.kube.api.base import ApiModel
 from punctual.kube.api.fields import AS_WRITTEN
-from punctual.kube.api.meta import Metadata, Resource
+from punctual.kube.api.meta import KindModel, Metadata
 
-R = TypeVar("R", bound=Resource)
-M = TypeVar("M", bound=Model)
+R = TypeVar("R", bound=KindModel)
+M = TypeVar("M", bound=ApiModel)
 
 _MOST_ERRORS: Final = 5
 """A message names no more: it goes into a condition and an event."""
@@ -62,7 +62,7 @@ def parse_status(status: type[M], manifest: Mapping[str, Any]) -> M | None:
     return None if found is None else _validated(status, found, "status")
 
 
-def unknown_fields(kind: type[Resource], manifest: Mapping[str, Any]) -> list[str]:
+def unknown_fields(kind: type[KindModel], manifest: Mapping[str, Any]) -> list[str]:
     """Return which fields of a spec the kind does not have, as kubectl's validation would."""
     model = parse(kind, manifest)
     return list(_not_kept(manifest.get("spec"), model.manifest().get("spec"), "spec"))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, Rule
+from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, ApiModel, Column, Names, SchemaRule
 from punctual.kube.api.fields import (
     Count,
     Cpu,
@@ -22,18 +22,18 @@ from punctual.kube.api.fields import (
     between_percent,
     measured_percent,
 )
-from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, KindModel, LabelSelector
 from punctual.linger.policy import Policy
 from punctual.notation import duration
 
 _CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
 
 
-class Processor(Model):
+class Processor(ApiModel):
     """One processor: what one chunk gets. A node has as many as fit into what other pods leave of it."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             # where either is wrong by itself their own rules speak
             f"(type(self.cpu) != int && !isQuantity(self.cpu)) || {_CORES} < 0.01 || "
             f"!self.period.matches(r'{duration.PATTERN}') || self.period.matches(r'{duration.TOO_LONG}') || "
@@ -63,7 +63,7 @@ class Processor(Model):
     100ms."""
 
 
-class MissRatio(Model):
+class MissRatioSpec(ApiModel):
     """How many of those let in may miss their deadlines: costs are taken for estimates that may be wrong."""
 
     target: Annotated[Percent, between_percent(1, 50, "5%")] = 0.05
@@ -74,7 +74,7 @@ class MissRatio(Model):
     Take some times what a job takes. From 10s to 24h, default 5m."""
 
 
-class Utilization(Model):
+class Utilization(ApiModel):
     """How jobs share processors."""
 
     pods_per_processor: Annotated[int, Field(ge=1, le=16)] = 2
@@ -83,7 +83,7 @@ class Utilization(Model):
     2."""
 
 
-class PoolGuests(Model):
+class PoolGuests(ApiModel):
     """What jobs of class Guest do on a node of the pool when the node's own work comes back."""
 
     policy: Policy = "LingerLonger"
@@ -94,7 +94,7 @@ class PoolGuests(Model):
     """true: the policy's decisions are told in events and metrics, but no chunk pauses or leaves. Default false."""
 
 
-class PoolReservations(Model):
+class PoolReservations(ApiModel):
     """From which namespaces reservations are taken, and how far ahead."""
 
     namespace_selector: LabelSelector | None = None
@@ -107,7 +107,7 @@ class PoolReservations(Model):
     4w."""
 
 
-class PoolSelectors(Model):
+class PoolSelectors(ApiModel):
     """Which nodes, jobs and reservations the pool takes."""
 
     node_selector: LabelSelector
@@ -139,8 +139,8 @@ _NOT_SHARED: Final[tuple[tuple[str, str, Callable[[Any], bool], str], ...]] = (
 """What makes no sense where jobs share processors: field, CEL, the same in Python, and why."""
 
 
-def _refused(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Rule:
-    return Rule(
+def _refused(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> SchemaRule:
+    return SchemaRule(
         f"self.admission != 'Utilization' || {cel}",
         f"admission Utilization {why}",
         lambda pool: pool.admission != "Utilization" or holds(pool),
@@ -148,7 +148,7 @@ def _refused(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Ru
     )
 
 
-class NodeClass(Model):
+class NodeClass(ApiModel):
     """What a unit takes on the nodes of one class."""
 
     name: Annotated[str, Field(max_length=63)]
@@ -158,7 +158,7 @@ class NodeClass(Model):
     10000%. Required in `classes`."""
 
 
-class NodeSpeeds(Model):
+class NodeSpeeds(ApiModel):
     """How the classes of the pool's nodes compare."""
 
     limit: Annotated[StatusPercent, measured_percent(100, 10_000, "200%")] = 2.0
@@ -169,7 +169,7 @@ class NodeSpeeds(Model):
         Annotated[
             list[NodeClass],
             Field(max_length=64),
-            Rule(
+            SchemaRule(
                 "self.all(c, self.exists_one(other, other.name == c.name))",
                 "name each class once",
                 lambda classes: len({c.name for c in classes}) == len(classes),
@@ -185,19 +185,19 @@ class PoolSpec(PoolSelectors):
     """What the pool shall be."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "self.admission == 'Exact' || self.order == 'EDF'",
             "admission Fast, Hybrid and Utilization need order EDF",
             lambda self: self.admission == "Exact" or self.order == "EDF",
             field="admission",
         ),
-        Rule(
+        SchemaRule(
             "!has(self.missRatio) || self.order == 'EDF'",
             "missRatio needs order EDF",
             lambda self: self.miss_ratio is None or self.order == "EDF",
             field="missRatio",
         ),
-        Rule(
+        SchemaRule(
             "!has(self.utilization) || self.admission == 'Utilization'",
             "utilization needs admission Utilization",
             lambda self: self.utilization is None or self.admission == "Utilization",
@@ -247,7 +247,7 @@ class PoolSpec(PoolSelectors):
     1 and reservations are refused. Default Exact."""
     utilization: Utilization | None = None
     """For `admission: Utilization`: `{podsPerProcessor: 4}`. Default: two pods per processor."""
-    miss_ratio: MissRatio | None = None
+    miss_ratio: MissRatioSpec | None = None
     """For jobs with uncertain costs: `{target: "5%", period: 5m}`. Jobs are let in as long as no job's need
     of the pool, its time on all processors over the time it has left, is above a bound, and the bound is moved so that
     no more than `target` of them are late. That is no promise: reason AdmittedStatistically, with accounts of its
@@ -266,7 +266,7 @@ class PoolSpec(PoolSelectors):
     """How the pool treats jobs of class Guest: `{policy: ImmediateEviction}`. Default `{policy: LingerLonger}`."""
 
 
-class PoolNode(Model):
+class PoolNode(ApiModel):
     """One node of the pool."""
 
     name: Annotated[str, Field(max_length=253)]
@@ -285,7 +285,7 @@ class PoolNode(Model):
     priority than placeholders, do not count."""
 
 
-class MeasuredClass(Model):
+class MeasuredClass(ApiModel):
     """How long a unit takes on the nodes of one class, relative to the pool's quickest nodes."""
 
     name: Annotated[str, Field(max_length=63)]
@@ -300,7 +300,7 @@ class MeasuredClass(Model):
     """Namespaces with profiles that have measured it, no more than the first 64; absent like `measured`."""
 
 
-class Startup(Model):
+class Startup(ApiModel):
     """How long chunks take to start, as seen in this pool: from the pod's creation to its first container running."""
 
     p50: Seconds | None = None
@@ -311,7 +311,7 @@ class Startup(Model):
     """The newest start-up times, in seconds, oldest first."""
 
 
-class MissCount(Model):
+class MissCountStatus(ApiModel):
     """How statistical promises have gone."""
 
     bound: Annotated[float, Field(gt=0)]
@@ -326,7 +326,7 @@ class MissCount(Model):
     """Up to when they are counted; absent: none is."""
 
 
-class PoolStatus(Model):
+class PoolStatus(ApiModel):
     """What the operator says about the pool. It plans from this after a restart; do not edit it."""
 
     conditions: Conditions = Field(default=[])
@@ -349,7 +349,7 @@ class PoolStatus(Model):
     """Its nodes, by name; no more than the first 1000."""
     node_classes: Annotated[list[MeasuredClass], Field(max_length=64)] = Field(default=[])
     """How the classes of its nodes compare, and which namespaces have measured it; no more than the first 64."""
-    miss_ratio: MissCount | None = None
+    miss_ratio: MissCountStatus | None = None
     """How statistical promises have gone; absent without `spec.missRatio`."""
     startup: Startup | None = None
     """Start-up times seen."""
@@ -361,7 +361,7 @@ class PoolStatus(Model):
     """The generation of the spec in force; below `observedGeneration` where an edit was refused."""
 
 
-class Pool(Resource):
+class Pool(KindModel):
     """Processors and the discipline that fills them.
 
     Some nodes of the cluster are cut into equal processors, on which Punctual plans the jobs that ask for this pool,

@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube.api.base import AGE, Column, Model, Names
+from punctual.kube.api.base import AGE, ApiModel, Column, Names
 from punctual.kube.api.fields import Count, Duration, PositiveDuration, Seconds, Units
-from punctual.kube.api.meta import Conditions, Resource
+from punctual.kube.api.meta import Conditions, KindModel
 
 
-class ProfileSpec(Model):
+class ProfileSpec(ApiModel):
     """The cost of the work, set by hand. What is not set is learned from chunks that have ended."""
 
     per_unit: PositiveDuration | None = None
@@ -26,7 +26,7 @@ class ProfileSpec(Model):
     Default: the learned value (`status.startup`), 2s before that. θcp in the papers."""
 
 
-class LearnedTransfers(Model):
+class LearnedTransfers(ApiModel):
     """What input steps have measured: one entry of each list per transfer, oldest first."""
 
     units: Annotated[list[Annotated[Units, Field(gt=0)]], Field(max_length=64)] = Field(default=[])
@@ -37,7 +37,7 @@ class LearnedTransfers(Model):
     """Seconds until the last byte had come, these included."""
 
 
-class LearnedResponse(Model):
+class LearnedResponse(ApiModel):
     """How chunks have answered to CPU: their agents' controllers begin with it (`progressControl: Feedback`)."""
 
     cpu_per_unit: Annotated[float, Field(gt=0)]
@@ -50,7 +50,7 @@ class LearnedResponse(Model):
     """Standard deviation of the progress of a second, relative to it."""
 
 
-class LearnedCost(Model):
+class LearnedCost(ApiModel):
     """What chunks on one class of a pool's nodes have taken."""
 
     pool: Annotated[str, Field(max_length=253)]
@@ -80,7 +80,7 @@ class LearnedCost(Model):
     """How the newest chunks that have shown it answered to CPU, oldest first; absent: none has."""
 
 
-class ProfileStatus(Model):
+class ProfileStatus(ApiModel):
     """What was learned from chunks that have ended. The operator goes on from it after a restart; do not edit it."""
 
     conditions: Conditions = Field(default=[])
@@ -107,7 +107,7 @@ class ProfileStatus(Model):
     """What was seen, by pool and class of nodes. How the classes of a pool compare says how fast its nodes are."""
 
 
-class Profile(Resource):
+class Profile(KindModel):
     """What a unit of some kind of work costs.
 
     Jobs name it with `spec.profile` instead of saying `spec.cost` themselves. What is not set by hand is learned from

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube.api.base import AGE, Column, Model, Names, Rule
+from punctual.kube.api.base import AGE, ApiModel, Column, Names, SchemaRule
 from punctual.kube.api.fields import (
     MAX_PROCESSORS,
     AskedTime,
@@ -15,7 +15,7 @@ from punctual.kube.api.fields import (
     Time,
     between_percent,
 )
-from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, KindModel, LabelSelector
 from punctual.notation import duration
 
 MOST_WINDOWS: Final = 64
@@ -29,7 +29,7 @@ _REAL: Final = (
 )
 
 
-class Recurrence(Model):
+class Recurrence(ApiModel):
     """How the window comes again."""
 
     every: Days
@@ -43,17 +43,17 @@ class Recurrence(Model):
     """No window begins at this moment or later: `2030-06-30T00:00:00Z`. Default: they come for ever."""
 
 
-class ReservationSpec(Model):
+class ReservationSpec(ApiModel):
     """Which processors shall be free, and when."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             f"{_REAL} || timestamp(self.start) < timestamp(self.end)",
             "end must be after start",
             lambda self: self.start < self.end,
             field="end",
         ),
-        Rule(
+        SchemaRule(
             "has(self.processors) || has(self.nodes)",
             "set processors (how many), or nodes (all processors of these nodes), or both",
             lambda self: self.processors is not None or self.nodes is not None,
@@ -84,7 +84,7 @@ class ReservationSpec(Model):
     it ends within the pool's `reservations.horizon`. Default: it does not."""
 
 
-class ReservedNode(Model):
+class ReservedNode(ApiModel):
     """Processors of one node."""
 
     name: Annotated[str, Field(max_length=253)]
@@ -93,7 +93,7 @@ class ReservedNode(Model):
     """How many of its processors are reserved."""
 
 
-class ReservedWindow(Model):
+class WindowStatus(ApiModel):
     """One window, and its answer."""
 
     start: Time
@@ -114,7 +114,7 @@ class ReservedWindow(Model):
     reserved. It stands while nothing else is promised."""
 
 
-class ReservationStatus(Model):
+class ReservationStatus(ApiModel):
     """The answer, and how far it is. The operator plans from this after a restart; do not edit it."""
 
     conditions: Conditions = Field(default=[])
@@ -132,13 +132,13 @@ class ReservationStatus(Model):
     """When it ends."""
     processors: Count | None = None
     """Processors reserved in it."""
-    windows: Annotated[list[ReservedWindow], Field(max_length=MOST_WINDOWS)] = Field(default=[])
+    windows: Annotated[list[WindowStatus], Field(max_length=MOST_WINDOWS)] = Field(default=[])
     """The windows that are answered and not over, by their start; of those that are over only the last."""
     finish_time: Time | None = None
     """When the last window was over."""
 
 
-class Reservation(Resource):
+class Reservation(KindModel):
     """Processors of a pool, booked ahead over a window.
 
     They are empty from its start to its end: no job is planned there, and what would run on is ended in time. Only jobs
@@ -147,7 +147,7 @@ class Reservation(Resource):
 
     RULES: ClassVar = (
         EPOCH_NEVER_FALLS,
-        Rule(
+        SchemaRule(
             "self.spec == oldSelf.spec",
             "a reservation cannot be changed: delete it and create another one",
             None,

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube.api.base import AGE, Column, Model, Names, Rule
+from punctual.kube.api.base import AGE, ApiModel, Column, Names, SchemaRule
 from punctual.kube.api.fields import (
     PERCENT,
     Count,
@@ -17,17 +17,17 @@ from punctual.kube.api.fields import (
     StatusPercent,
     part_in_percent,
 )
-from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, KindModel, LabelSelector
 
 SLICE: Final = 0.001
 """The kernel's least quota, s."""
 
 
-class PeriodRange(Model):
+class PeriodRange(ApiModel):
     """The periods that may be used."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "duration(self.min) <= duration(self.max)",
             "min must not be longer than max",
             lambda self: self.min <= self.max,
@@ -41,7 +41,7 @@ class PeriodRange(Model):
     """The longest. Not below 1ms / `rate`: no slice is shorter than 1ms, the kernel's least quota. Default 200ms."""
 
 
-class Iterations(Model):
+class Iterations(ApiModel):
     """Where Prometheus has the iterations of the pods."""
 
     query: Series
@@ -50,18 +50,18 @@ class Iterations(Model):
     functions and sums are not possible. Required."""
 
 
-class TargetRateSpec(Model):
+class TargetRateSpec(ApiModel):
     """Which pods are held, and at what rate."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0 || "
             "has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0",
             "select pods by a label at least, such as {matchLabels: {app: solver}}",
             lambda self: bool(self.selector.match_labels or self.selector.match_expressions),
             field="selector",
         ),
-        Rule(
+        SchemaRule(
             # whole milliseconds are counted, rounded up: the operator checks the rest
             f"!self.rate.matches(r'{PERCENT}') || "
             "double(self.rate.substring(0, self.rate.size() - 1)) * "
@@ -94,7 +94,7 @@ class TargetRateSpec(Model):
     switch."""
 
 
-class TargetRateStatus(Model):
+class TargetRateStatus(ApiModel):
     """How it stands. The operator goes on from this after a restart; do not edit it."""
 
     conditions: Conditions = Field(default=[])
@@ -122,7 +122,7 @@ class TargetRateStatus(Model):
     """Pods that are selected and have a node."""
 
 
-class TargetRate(Resource):
+class TargetRate(KindModel):
     """Pods of an application, held at a part of the rate at which they run alone.
 
     Each pod gets the same slice of CPU in each period, so that ranks that exchange data stay together. The pods are the
@@ -132,7 +132,7 @@ class TargetRate(Resource):
 
     RULES: ClassVar = (
         EPOCH_NEVER_FALLS,
-        Rule(
+        SchemaRule(
             "self.spec.pool == oldSelf.spec.pool",
             "the pool cannot be changed: delete the TargetRate and create another one",
             None,

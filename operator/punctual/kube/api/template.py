@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, Model, Open, Rule
+from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, ApiModel, Open, SchemaRule
 from punctual.kube.api.meta import Label
 from punctual.notation.quantity import PATTERN
 
@@ -62,7 +62,7 @@ def _image(value: str) -> str:
 
 Image = Annotated[str, AfterValidator(_image)]
 
-_NO_CPU = Rule(
+_NO_CPU = SchemaRule(
     "!('cpu' in self)",
     "leave cpu out: the first container gets the pool's processor (Pool spec.processor.cpu)",
     lambda values: "cpu" not in values,
@@ -72,7 +72,7 @@ _NO_CPU = Rule(
 Quantities = Annotated[dict[str, Quantity], Field(max_length=32), _NO_CPU]
 
 
-class Resources(Open):
+class TemplateResources(Open):
     """Requests and limits other than CPU."""
 
     requests: Quantities | None = None
@@ -102,7 +102,7 @@ class Container(Open):
     """Its environment, besides Punctual's own (`PUNCTUAL_…`)."""
     volume_mounts: Mounts | None = None
     """Where volumes are mounted, besides Punctual's own (`/punctual`, `/etc/punctual`)."""
-    resources: Resources | None = None
+    resources: TemplateResources | None = None
     """Its requests and limits, without CPU."""
 
 
@@ -134,13 +134,13 @@ class PodTerm(Open):
     """Pods that it keeps away from."""
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "!has(self.namespaceSelector)",
             _OWN_PODS.format("namespaceSelector"),
             lambda self: self.namespace_selector is None,
             field="namespaceSelector",
         ),
-        Rule(
+        SchemaRule(
             "!has(self.namespaces)",
             _OWN_PODS.format("namespaces"),
             lambda self: self.namespaces is None,
@@ -179,7 +179,7 @@ class PodSpec(Open):
     model_config = ConfigDict(json_schema_extra={PRESERVE_UNKNOWN: True, PART_OF_POD: "PodSpec"})
 
     RULES: ClassVar = (
-        Rule(
+        SchemaRule(
             "!has(self.nodeName)",
             "leave nodeName out: Punctual chooses the node of each chunk; use the Pool's nodeSelector to restrict them",
             lambda self: self.node_name is None,
@@ -200,7 +200,7 @@ class PodSpec(Open):
     than one of its chunks may take. Better absent: `stallTimeout` of the job ends chunks that hang."""
     node_name: Annotated[str, Field(max_length=253)] | None = None
     """Must be absent: Punctual chooses the node."""
-    resources: Resources | None = None
+    resources: TemplateResources | None = None
     """Requests and limits of the whole pod, without CPU. Memory that they name is the pod's: it must fit a processor of
     the pool, and the work then gets no limit of its own."""
     volumes: Mounts | None = None
@@ -211,7 +211,7 @@ class PodSpec(Open):
     """Where it wants to be, besides the node that Punctual chooses."""
 
 
-class TemplateMetadata(Model):
+class TemplateMetadata(ApiModel):
     """Labels and annotations of the pods."""
 
     labels: Annotated[dict[str, Label], Field(max_length=64)] | None = None
@@ -220,7 +220,7 @@ class TemplateMetadata(Model):
     """Annotations of each pod, besides Punctual's own (`punctual.dev/…`)."""
 
 
-class PodTemplate(Model):
+class PodTemplate(ApiModel):
     """How the pods look that do the work."""
 
     metadata: TemplateMetadata | None = None

@@ -21,7 +21,7 @@ _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 Json = Mapping[str, Any]
 
 
-class Claim(NamedTuple):
+class VolumeClaim(NamedTuple):
     """What is kept of a PersistentVolumeClaim."""
 
     namespace: str
@@ -58,11 +58,13 @@ class Fit:
     most: int | None = None
 
 
-def project_claim(body: Json) -> Claim:
+def project_claim(body: Json) -> VolumeClaim:
     """Return what is kept of a claim's body."""
     meta, spec = body["metadata"], body.get("spec") or {}
     modes = frozenset(spec.get("accessModes") or ())
-    return Claim(meta["namespace"], meta["name"], spec.get("volumeName") or "", spec.get("storageClassName"), modes)
+    return VolumeClaim(
+        meta["namespace"], meta["name"], spec.get("volumeName") or "", spec.get("storageClassName"), modes
+    )
 
 
 def project_volume(body: Json) -> Volume:
@@ -87,11 +89,11 @@ class Claims:
 
     def __init__(self, changed: Callable[[str, str], None] = lambda _namespace, _name: None) -> None:
         self._changed = changed
-        self._claims: dict[tuple[str, str], Claim] = {}
+        self._claims: dict[tuple[str, str], VolumeClaim] = {}
         self._volumes: dict[str, Volume] = {}
         self._classes: dict[str, StorageClass] = {}
 
-    def observe_claim(self, claim: Claim, *, gone: bool) -> None:
+    def observe_claim(self, claim: VolumeClaim, *, gone: bool) -> None:
         """Record the present state of a claim."""
         key = claim.namespace, claim.name
         if gone:
@@ -131,18 +133,18 @@ class Claims:
                 one_node = one_node or f"claim {name}"
         return Fit(replace(needs.rules, rules=tuple(rules), one_node=one_node), most)
 
-    def _terms(self, claim: Claim) -> tuple[Term, ...]:
+    def _terms(self, claim: VolumeClaim) -> tuple[Term, ...]:
         if claim.volume:
             volume = self._volumes.get(claim.volume)
             return volume.terms if volume else ()
         storage = self._class_of(claim)
         return storage.topologies if storage and storage.waits else ()
 
-    def _class_of(self, claim: Claim) -> StorageClass | None:
+    def _class_of(self, claim: VolumeClaim) -> StorageClass | None:
         if claim.storage_class is None:
             return next((found for found in self._classes.values() if found.default), None)
         return self._classes.get(claim.storage_class)
 
-    def _tell(self, claims: Iterable[Claim]) -> None:
+    def _tell(self, claims: Iterable[VolumeClaim]) -> None:
         for claim in list(claims):
             self._changed(claim.namespace, claim.name)

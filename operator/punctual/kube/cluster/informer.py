@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Counts:
+class InformerCounts:
     """Counters of an informer since its start."""
 
     events: int = 0
@@ -65,7 +65,7 @@ class Informer(Generic[P]):
         page: int = 500,
     ) -> None:
         self.path = path
-        self.counts = Counts()
+        self.counts = InformerCounts()
         self.synced = asyncio.Event()
         """Set once every existing object has been delivered."""
         self._client = client

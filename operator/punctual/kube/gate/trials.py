@@ -49,7 +49,7 @@ Build = Callable[[Resources | None], dict[str, Any]]
 """Builds a pod's manifest when it is needed, because thousands may wait; ``others`` as for `chunk_pod`."""
 
 
-class Answer(NamedTuple):
+class TrialAnswer(NamedTuple):
     """The API server's answer about a template."""
 
     at: float
@@ -88,21 +88,21 @@ class Trials:
     ) -> None:
         self._client = client
         self._answered = answered
-        self._answers: dict[bytes, Answer] = {}
+        self._answers: dict[bytes, TrialAnswer] = {}
         self._questions: dict[bytes, _Question] = {}
         self._queues: dict[str, deque[_Question]] = {}  # waiting templates by namespace; the next namespace comes first
         self._busy: dict[str, int] = {}  # running trials, by namespace
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
 
-    def answer(self, key: bytes, *, since: float) -> Answer | None:
+    def answer(self, key: bytes, *, since: float) -> TrialAnswer | None:
         """Return the answer, if it is valid: it is recent, or was given to a job that has waited ``since`` then."""
         found = self._answers.get(key)
         if found is None or (found.at < since and found.at + KEPT < self._client.clock.monotonic()):
             return None
         return found
 
-    def last(self, key: bytes) -> Answer | None:
+    def last(self, key: bytes) -> TrialAnswer | None:
         """Return the last answer, however old."""
         return self._answers.get(key)
 
@@ -151,7 +151,7 @@ class Trials:
     async def _try(self, question: _Question) -> None:
         question.tries += 1
         path = PODS.path(namespace=question.namespace)
-        answer: Answer | None = None
+        answer: TrialAnswer | None = None
         again: ClusterError | None = None
         try:
             sent = question.pod(question.others)
@@ -162,7 +162,7 @@ class Trials:
             for_good = isinstance(error, Forbidden | Invalid | NotFound)
             if for_good and not (isinstance(error, NoRight) and question.tries < RIGHTS):
                 refusal = reasons.POD_REFUSED, f"its pods would be refused: {error}"
-                answer = Answer(self._client.clock.monotonic(), refusal)
+                answer = TrialAnswer(self._client.clock.monotonic(), refusal)
             else:
                 again = error
         finally:
@@ -177,7 +177,7 @@ class Trials:
             self._wait(question)
         self._fill()
 
-    def _judge(self, question: _Question, sent: Json, tried: Json) -> Answer | None:
+    def _judge(self, question: _Question, sent: Json, tried: Json) -> TrialAnswer | None:
         """Return the answer to a trial. None: it is tried once more, with work that gives way to what was added."""
         processor = question.processor
         guest = tried["metadata"]["labels"][KIND_LABEL] == "Guest"
@@ -189,7 +189,7 @@ class Trials:
                 question.others = others
                 return None
         needs = pod_needs(tried["spec"], planned_node=ANY)
-        return Answer(self._client.clock.monotonic(), refusal, needs, requested(tried["spec"]), question.others)
+        return TrialAnswer(self._client.clock.monotonic(), refusal, needs, requested(tried["spec"]), question.others)
 
     def _later(self, question: _Question, error: ClusterError) -> None:
         question.error = str(error)
@@ -204,7 +204,7 @@ class Trials:
         timer = asyncio.get_running_loop().call_later(wait, again)
         self._timers.add(timer)
 
-    def _settle(self, question: _Question, answer: Answer) -> None:
+    def _settle(self, question: _Question, answer: TrialAnswer) -> None:
         del self._questions[question.key]
         self._answers.pop(question.key, None)  # the newest are last
         if len(self._answers) >= MOST:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from punctual.kube.known.jobs import Jobs
-from punctual.kube.known.pools import Pools
-from punctual.kube.known.profiles import Profiles
-from punctual.kube.known.rates import Rates
-from punctual.kube.known.reservations import Reservations
+from punctual.kube.known.jobs import JobStore
+from punctual.kube.known.pools import PoolStore
+from punctual.kube.known.profiles import ProfileStore
+from punctual.kube.known.rates import RateStore
+from punctual.kube.known.reservations import ReservationStore
 from punctual.kube.known.store import HIGHEST, Store, StoreListener
 
 
@@ -15,11 +15,11 @@ class Directory(StoreListener):
 
     def __init__(self, listener: StoreListener | None = None) -> None:
         self.listener = listener or StoreListener()
-        self.pools = Pools(self)
-        self.jobs = Jobs(self)
-        self.profiles = Profiles(self)
-        self.reservations = Reservations(self)
-        self.rates = Rates(self)
+        self.pools = PoolStore(self)
+        self.jobs = JobStore(self)
+        self.profiles = ProfileStore(self)
+        self.reservations = ReservationStore(self)
+        self.rates = RateStore(self)
         self.stores: tuple[Store[Any], ...] = (self.pools, self.jobs, self.profiles, self.reservations, self.rates)
         self.epoch = 0
         """The highest epoch that any status carries. Only leaders may write those; an annotation of a pod says

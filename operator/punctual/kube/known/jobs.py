@@ -113,7 +113,7 @@ class KnownJob:
         return {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": meta, "spec": self.template()}
 
 
-class Jobs(Store[KnownJob]):
+class JobStore(Store[KnownJob]):
     """All jobs."""
 
     def __init__(self, listener: StoreListener) -> None:

@@ -42,7 +42,7 @@ class KnownPool(Described):
         self.term = PoolInTerm(in_force=self.spec)
 
 
-class Pools(NamedStore[KnownPool]):
+class PoolStore(NamedStore[KnownPool]):
     """All pools that can be read."""
 
     replaces = True

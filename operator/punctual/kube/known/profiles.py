@@ -21,7 +21,7 @@ class KnownProfile(Described):
         self.term = InTerm()
 
 
-class Profiles(NamedStore[KnownProfile]):
+class ProfileStore(NamedStore[KnownProfile]):
     """All profiles that can be read."""
 
     replaces = True

@@ -32,7 +32,7 @@ class KnownRate(Described):
         self.term = RateInTerm()
 
 
-class Rates(Store[KnownRate]):
+class RateStore(Store[KnownRate]):
     """All target rates."""
 
     def __init__(self, listener: StoreListener) -> None:

@@ -55,7 +55,7 @@ class KnownReservation(Described):
         self.term = ReservationInTerm(windows=windows)
 
 
-class Reservations(NamedStore[KnownReservation]):
+class ReservationStore(NamedStore[KnownReservation]):
     """All reservations."""
 
     def __init__(self, listener: StoreListener) -> None:

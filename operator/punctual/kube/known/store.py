@@ -137,7 +137,7 @@ class StoreListener:
 
 
 K = TypeVar("K", bound=Known)
-R = TypeVar("R", bound=api.Resource)
+R = TypeVar("R", bound=api.KindModel)
 
 
 class Store(Mapping[str, K], Generic[K]):

@@ -1,7 +1,7 @@
 """What changes in the cluster during a term, and what becomes of its writes: each goes to the parts that it concerns.
 
-The caches call `Changes` (`punctual.kube.cluster.caches.Listener`), also during the takeover. Then the parts decide
-nothing. The writer calls `take` for each finished operation.
+The caches call `ChangeListener` (`punctual.kube.cluster.caches.Listener`), also during the takeover. Then the parts
+decide nothing. The writer calls `take` for each finished operation.
 """
 
 from typing import Protocol
@@ -27,7 +27,7 @@ class Epochs(Life, Protocol):
         """Take in an epoch in a status that is higher than any before."""
 
 
-class Changes:
+class ChangeListener:
     """The listener of the caches and of the writer."""
 
     def __init__(self, parts: Parts, term: Epochs) -> None:

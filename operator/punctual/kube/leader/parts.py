@@ -14,7 +14,7 @@ from punctual.kube.actors.created_pods import UnseenPods
 from punctual.kube.actors.guests import Guests
 from punctual.kube.actors.job_results import JobResults
 from punctual.kube.actors.placeholders import Placeholders
-from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.pod_events import TermPods
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.taints import Taints
@@ -37,12 +37,12 @@ from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.late import LateReader
 from punctual.kube.takeover.takeover import Takeover
 from punctual.kube.translate import to_speeds
-from punctual.kube.writes.writer import Owner, Writer
+from punctual.kube.writes.writer import Writer, WriterOwner
 from punctual.profiles.learning import AskedSpeeds, Learning
 from punctual.scheduling.pool import Pool
 
 
-class TermOwner(Life, Owner, Protocol):
+class TermOwner(Life, WriterOwner, Protocol):
     """The term that the parts belong to."""
 
 
@@ -72,7 +72,7 @@ class Parts:
     gate: AdmissionGate
     actors: PoolActors
     guests: Guests
-    pods: PodEvents
+    pods: TermPods
     pools: Pools
     rates: Rates
     kinds: Kinds
@@ -92,7 +92,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
     runners = Runners(tools, gate)
     actors = PoolActors(lambda: given.core(epoch), tools, runners, term)
     guests = Guests(tools, runners, term)
-    pods = PodEvents(caches, actors, guests, kinds)
+    pods = TermPods(caches, actors, guests, kinds)
     pools = Pools(tools, actors, guests, pods)
     rates = Rates(tools, Prometheus(given.prometheus, tools.clock), term)
     kinds.order(

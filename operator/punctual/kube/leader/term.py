@@ -19,7 +19,7 @@ import structlog
 
 from punctual import wire
 from punctual.errors import Fenced
-from punctual.kube.leader.changes import Changes
+from punctual.kube.leader.changes import ChangeListener
 from punctual.kube.leader.parts import Surroundings, make_parts
 from punctual.kube.writes.operations import Outcome
 from punctual.scheduling.view import PoolView
@@ -52,7 +52,7 @@ class Term:
         self._decides = False  # the takeover is done, and the term is not over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parts = parts = make_parts(epoch, given, self)
-        self._changes = Changes(parts, self)
+        self._changes = ChangeListener(parts, self)
         self._writer, self._recorder = parts.tools.writer, parts.tools.recorder
 
     async def run(self) -> None:

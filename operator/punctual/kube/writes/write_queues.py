@@ -25,7 +25,7 @@ SLOW_AT_ONCE = 1
 """Maximum statuses of oversized objects among these. Each keeps a processor of the API server busy for seconds."""
 
 
-class State(Enum):
+class QueueState(Enum):
     """What a queue does."""
 
     IDLE = "nothing to do"
@@ -54,12 +54,12 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Queue:
+class KeyQueue:
     """The operations of one key (a list, because queues are short and many)."""
 
     key: Key
     entries: list[Entry] = field(default_factory=list)
-    state: State = State.IDLE
+    state: QueueState = QueueState.IDLE
     timer: asyncio.TimerHandle | None = None
     retrying: bool = False
     """The first operation failed. Its timer is a back-off, which nothing shortens."""
@@ -77,7 +77,7 @@ class WriteQueues:
         *,
         rate: float,
         progress_rate: float,
-        skip_unchanged: Callable[[Queue], None],
+        skip_unchanged: Callable[[KeyQueue], None],
         progress_wait: Callable[[Key], float],
         clock: ServerClock,
     ) -> None:
@@ -86,10 +86,10 @@ class WriteQueues:
         self._clock = clock
         self._bucket = Bucket(rate, max(1.0, rate / 5), clock)
         self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), clock)
-        self._queues: dict[Key, Queue] = {}
-        self._ready: deque[Queue] = deque()
-        self._ready_slow: deque[Queue] = deque()
-        self._ready_progress: deque[Queue] = deque()
+        self._queues: dict[Key, KeyQueue] = {}
+        self._ready: deque[KeyQueue] = deque()
+        self._ready_slow: deque[KeyQueue] = deque()
+        self._ready_progress: deque[KeyQueue] = deque()
         self._running = 0
         self._running_slow = 0
         self._hurry = False  # during a flush progress does not wait
@@ -113,14 +113,14 @@ class WriteQueues:
         """Add an operation behind the others of its key."""
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(key)
+            queue = self._queues[key] = KeyQueue(key)
         last = queue.entries[-1] if queue.entries else None
         if (
             last is not None
             and isinstance(operation, PutStatus)
             and isinstance(last.operation, PutStatus)
             and last.operation.path == operation.path
-            and not (queue.state is State.BUSY and len(queue.entries) == 1)
+            and not (queue.state is QueueState.BUSY and len(queue.entries) == 1)
         ):
             last.operation = replace(operation, urgent=operation.urgent or last.operation.urgent)
             last.digest = b""
@@ -135,7 +135,7 @@ class WriteQueues:
         queue = self._queues.get(key)
         if queue is None:
             return []
-        busy = queue.state is State.BUSY
+        busy = queue.state is QueueState.BUSY
         if busy:
             queue.entries[0].forgotten = True
         waiting = queue.entries[busy:]
@@ -193,9 +193,9 @@ class WriteQueues:
 
     # order
 
-    def place(self, queue: Queue) -> None:
+    def place(self, queue: KeyQueue) -> None:
         """Put a queue where its first operation belongs. Operations that change nothing end here."""
-        if queue.state is State.BUSY or (queue.state is State.DELAYED and queue.retrying):
+        if queue.state is QueueState.BUSY or (queue.state is QueueState.DELAYED and queue.retrying):
             return
         self._skip_unchanged(queue)
         if not queue.entries:
@@ -205,16 +205,16 @@ class WriteQueues:
             return
         head = queue.entries[0].operation
         if is_slow(head):
-            self._make_ready(queue, State.READY_SLOW, self._ready_slow)
+            self._make_ready(queue, QueueState.READY_SLOW, self._ready_slow)
         elif self._hurry or len(queue.entries) > 1 or not isinstance(head, PutStatus) or head.urgent:
-            self._make_ready(queue, State.READY, self._ready)
+            self._make_ready(queue, QueueState.READY, self._ready)
         elif (wait := self._progress_wait(queue.key)) > 0:
-            if queue.state is not State.DELAYED:
+            if queue.state is not QueueState.DELAYED:
                 self.delay(queue, wait)
         else:
-            self._make_ready(queue, State.READY_PROGRESS, self._ready_progress)
+            self._make_ready(queue, QueueState.READY_PROGRESS, self._ready_progress)
 
-    def _make_ready(self, queue: Queue, state: State, where: deque[Queue]) -> None:
+    def _make_ready(self, queue: KeyQueue, state: QueueState, where: deque[KeyQueue]) -> None:
         if queue.state is not state:
             self.rest(queue)
             queue.state = state
@@ -223,26 +223,26 @@ class WriteQueues:
                 self.caught_up.clear()
             self._wake.set()
 
-    def delay(self, queue: Queue, seconds: float, *, retrying: bool = False) -> None:
+    def delay(self, queue: KeyQueue, seconds: float, *, retrying: bool = False) -> None:
         """Serve a queue again after so many seconds; ``retrying``: whatever is submitted meanwhile."""
         self.rest(queue)
-        queue.state = State.DELAYED
+        queue.state = QueueState.DELAYED
         queue.retrying = retrying
         queue.timer = asyncio.get_running_loop().call_later(seconds, self._due, queue)
 
-    def _due(self, queue: Queue) -> None:
+    def _due(self, queue: KeyQueue) -> None:
         self.rest(queue)
         self.place(queue)
 
-    def rest(self, queue: Queue) -> None:
+    def rest(self, queue: KeyQueue) -> None:
         """Take a queue out of the order. `place` puts it back."""
         if queue.timer is not None:
             queue.timer.cancel()
             queue.timer = None
         queue.retrying = False
-        queue.state = State.IDLE
+        queue.state = QueueState.IDLE
 
-    async def next(self) -> Queue | None:
+    async def next(self) -> KeyQueue | None:
         """Wait for the next queue to serve. None: closed."""
         while not self._closed:
             wait: float | None = None
@@ -265,8 +265,8 @@ class WriteQueues:
                     await self._wake.wait()
         return None
 
-    def _serve(self, queue: Queue) -> Queue:
-        queue.state = State.BUSY
+    def _serve(self, queue: KeyQueue) -> KeyQueue:
+        queue.state = QueueState.BUSY
         self._running += 1
         self._running_slow += is_slow(queue.entries[0].operation)
         return queue
@@ -277,12 +277,12 @@ class WriteQueues:
         self._running_slow -= is_slow(operation)
         self._wake.set()
 
-    def _next_ready(self) -> deque[Queue] | None:
+    def _next_ready(self) -> deque[KeyQueue] | None:
         """Return the list with the next queue to serve, after removing stale entries."""
         for where, state in (
-            (self._ready, State.READY),
-            (self._ready_slow, State.READY_SLOW),
-            (self._ready_progress, State.READY_PROGRESS),
+            (self._ready, QueueState.READY),
+            (self._ready_slow, QueueState.READY_SLOW),
+            (self._ready_progress, QueueState.READY_PROGRESS),
         ):
             while where and where[0].state is not state:
                 where.popleft()

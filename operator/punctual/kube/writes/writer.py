@@ -36,7 +36,7 @@ from punctual.kube.cluster.client import RIGHTS, ApiClient
 from punctual.kube.writes.expected_pods import ExpectedPods
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
-from punctual.kube.writes.write_queues import Entry, Queue, WriteQueues, is_slow
+from punctual.kube.writes.write_queues import Entry, KeyQueue, WriteQueues, is_slow
 from punctual.kube.writes.written_statuses import WrittenStatuses, digest_of
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
@@ -56,7 +56,7 @@ class Holder(Protocol):
         """Return whether it may write."""
 
 
-class Owner(Holder, Protocol):
+class WriterOwner(Holder, Protocol):
     """What a writer works for: a term."""
 
     def take(self, outcome: Outcome) -> None:
@@ -79,7 +79,7 @@ class Writer:
     def __init__(
         self,
         client: ApiClient,
-        owner: Owner,
+        owner: WriterOwner,
         *,
         rate: float = 500.0,
         progress_rate: float = 20.0,
@@ -182,7 +182,7 @@ class Writer:
             if task is not asyncio.current_task():
                 task.cancel()
 
-    def _skip_unchanged(self, queue: Queue) -> None:
+    def _skip_unchanged(self, queue: KeyQueue) -> None:
         """End the statuses at the head of a queue that are stored already."""
         while queue.entries:
             head = queue.entries[0]
@@ -196,7 +196,7 @@ class Writer:
 
     # execution
 
-    async def _carry_out(self, queue: Queue) -> None:
+    async def _carry_out(self, queue: KeyQueue) -> None:
         entry = queue.entries[0]
         kind = type(entry.operation).__name__
         if not self._owner.leading():
@@ -230,7 +230,7 @@ class Writer:
             if not self._over:
                 self._finish(queue, entry, outcome)
 
-    def _try_again(self, queue: Queue, entry: Entry, error: errors.ClusterError) -> None:
+    def _try_again(self, queue: KeyQueue, entry: Entry, error: errors.ClusterError) -> None:
         entry.attempts += 1
         entry.error = str(error)
         if entry.attempts == 1:
@@ -250,7 +250,7 @@ class Writer:
         # jitter: operations that failed together must not be retried together
         self._queues.delay(queue, wait * random.uniform(1.0, 1.25), retrying=True)  # noqa: S311  no secret
 
-    def _finish(self, queue: Queue, entry: Entry, outcome: Outcome) -> None:
+    def _finish(self, queue: KeyQueue, entry: Entry, outcome: Outcome) -> None:
         operation = entry.operation
         self._answered = self._clock.monotonic()
         if isinstance(operation, PutStatus):
@@ -285,7 +285,7 @@ class Writer:
             version = outcome.body.get("metadata", {}).get("resourceVersion", "")
             self._statuses.note(outcome.key, entry.digest, version)
 
-    def _take_unrecorded(self, queue: Queue) -> list[Outcome]:
+    def _take_unrecorded(self, queue: KeyQueue) -> list[Outcome]:
         """Remove the creates that a refused status was to record. Those behind the next status have another record."""
         kinds = [type(entry.operation) for entry in queue.entries]
         until = kinds.index(PutStatus) if PutStatus in kinds else len(kinds)

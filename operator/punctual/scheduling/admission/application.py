@@ -30,7 +30,7 @@ class Rejected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
+class JobToTest:
     """A job to be tested."""
 
     job: Job
@@ -57,24 +57,24 @@ class Application:
         return self.plan.timeline.most(self.demand)
 
 
-def refused_at_the_door(a: Application) -> Rejected | None:
+def refused_at_the_door(a: JobToTest) -> Rejected | None:
     """Refuse a job that the edge of the system found unable to run."""
     return Rejected(*a.job.refusal) if a.job.refusal else None
 
 
-def pool_is_going(a: Application) -> Rejected | None:
+def pool_is_going(a: JobToTest) -> Rejected | None:
     """Refuse new work for a pool that is being deleted."""
     return Rejected(reasons.POOL_DELETED, "the pool is being deleted and takes no new jobs") if a.deleting else None
 
 
-def its_reservation_is_over(a: Application) -> Rejected | None:
+def its_reservation_is_over(a: JobToTest) -> Rejected | None:
     """Refuse a job that names a reservation without a current window."""
     if a.job.reservation is None or a.demand.inside is not None:
         return None
     return Rejected(reasons.INFEASIBLE_RESERVATION, "its reservation has no window left: name another one")
 
 
-def has_no_processors(a: Application) -> Rejected | None:
+def has_no_processors(a: JobToTest) -> Rejected | None:
     """Refuse a job if the pool has no processors on which work can be planned: no deadline could be kept."""
     if a.most or (a.job.rules != ANY_NODE and a.excluded().said):
         return None
@@ -82,14 +82,14 @@ def has_no_processors(a: Application) -> Rejected | None:
     return Rejected(reasons.INFEASIBLE_CAPACITY, f"no deadline can be promised now: {why}")
 
 
-def fits_no_node(a: Application) -> Rejected | None:
+def fits_no_node(a: JobToTest) -> Rejected | None:
     """Refuse a job if its pods may run on none of the pool's nodes."""
     if a.most:
         return None
     return Rejected(reasons.POD_FITS_NO_NODE, a.excluded().no_node)
 
 
-def confinement(a: Application) -> str:
+def confinement(a: JobToTest) -> str:
     """Return why a job may use only some of the pool's processors at a time, as the end of a message."""
     rules, out = a.job.rules, ""
     if a.processors < a.total:
@@ -121,7 +121,7 @@ def too_late(demand: Demand, timeline: Timeline, now: float) -> bool:
     return demand.surely_late - now < least_seconds(demand, timeline)
 
 
-def starts_too_late(a: Application) -> Rejected | None:
+def starts_too_late(a: JobToTest) -> Rejected | None:
     """Refuse a job if set-up, margin and one unit alone take longer than the time to the deadline."""
     if not too_late(a.demand, a.plan.timeline, a.now):
         return None
@@ -138,7 +138,7 @@ def starts_too_late(a: Application) -> Rejected | None:
     )
 
 
-def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
+def wants_more_processors_than_there_are(a: JobToTest) -> Rejected | None:
     """Refuse a processors.min larger than the pool."""
     if a.demand.least <= a.most:
         return None
@@ -151,7 +151,7 @@ def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
     return Rejected(reasons.INFEASIBLE_CAPACITY, f"spec.processors.min is {a.demand.least}, but the pool has {there}")
 
 
-def wants_more_processors_than_units(a: Application) -> Rejected | None:
+def wants_more_processors_than_units(a: JobToTest) -> Rejected | None:
     """Refuse a processors.min larger than the job: each processor has at least one unit."""
     if a.job.min_processors <= a.job.units:
         return None
@@ -162,7 +162,7 @@ def wants_more_processors_than_units(a: Application) -> Rejected | None:
     )
 
 
-def most_seconds(a: Application) -> float:
+def most_seconds(a: JobToTest) -> float:
     """Return the longest time that the plan may give one chunk: all units on the slowest processor, until it is due."""
     timeline, demand, left = a.plan.timeline, a.demand, a.demand.due - a.now
     if a.shared:
@@ -172,7 +172,7 @@ def most_seconds(a: Application) -> float:
     return min(alone, left)
 
 
-def ends_its_own_pods(a: Application) -> Rejected | None:
+def ends_its_own_pods(a: JobToTest) -> Rejected | None:
     """Refuse a job with pods that the cluster would end before a chunk, or the reduce step, can be done."""
     limit, reduce_limit, reduce = a.job.pod_limit, a.job.reduce_limit, a.job.reduce_duration or 0.0
     most = most_seconds(a)
@@ -205,6 +205,6 @@ CHECKS = (
 )
 
 
-def objection(a: Application) -> Rejected | None:
+def objection(a: JobToTest) -> Rejected | None:
     """Return the obstacle to the job that does not depend on the plan, if any."""
     return next((no for check in CHECKS if (no := check(a))), None)

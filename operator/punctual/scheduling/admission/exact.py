@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected, confinement, objection
-from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, Current, ReduceStart, ScheduleKind
+from punctual.scheduling.admission.application import JobToTest, Rejected, confinement, objection
+from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Current, PlaceClaim, ReduceStart, ScheduleKind
 from punctual.scheduling.model.node_rules import Eligible, Ports
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
@@ -28,7 +28,7 @@ from punctual.scheduling.placement.timeline import Placement
 from punctual.theory.tolerance import tolerance
 
 
-def admit(a: Application) -> Accepted[Plan] | Rejected:
+def admit(a: JobToTest) -> Accepted[Plan] | Rejected:
     """Return the plan with the job in it, or the first obstacle."""
     if no := objection(a):
         return no
@@ -105,7 +105,7 @@ class ExactSchedule:
         """Return the test of the plan for demands placed now."""
         return PlanTest(current())
 
-    def judge(self, a: Application) -> Accepted[Plan] | Rejected:
+    def judge(self, a: JobToTest) -> Accepted[Plan] | Rejected:
         """Return the plan with the job in it, or the first obstacle."""
         return admit(a)
 
@@ -245,9 +245,9 @@ class ExactSchedule:
         until = {place: begins.get(place, np.inf) - WARNING for place in idle}
         return {place: at for place, at in until.items() if at > now}
 
-    def claimed(self, now: float) -> Iterable[Claim]:  # noqa: ARG002  as every schedule
+    def claimed(self, now: float) -> Iterable[PlaceClaim]:  # noqa: ARG002  as every schedule
         """Return the places that placements need, and when the first of them begins there."""
-        found: dict[int, Claim] = {}
+        found: dict[int, PlaceClaim] = {}
         places = self.plan.places
         for placement in self.plan:
             begins = list(zip(placement.where.tolist(), placement.starts.tolist(), strict=True))
@@ -255,7 +255,7 @@ class ExactSchedule:
                 begins.append((placement.reducer, placement.finish - placement.demand.reduce))
             for w, at in begins:
                 if w not in found or at < found[w].begin:
-                    found[w] = Claim(places[w], at, placement.demand.uid)
+                    found[w] = PlaceClaim(places[w], at, placement.demand.uid)
         return found.values()
 
     def wake(self, now: float) -> float | None:
@@ -266,7 +266,7 @@ class ExactSchedule:
         return min(starts, default=None)
 
 
-def _arithmetic(a: Application, short: Shortfall) -> str:
+def _arithmetic(a: JobToTest, short: Shortfall) -> str:
     """Return why the job does not fit, and when as many processors as it needs at one time are free."""
     if a.demand.least == 1 or short.units == 0:
         return _obstacle(a, short)
@@ -279,7 +279,7 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
     return f"{_obstacle(a, short)}; {least} {free}"
 
 
-def _obstacle(a: Application, short: Shortfall) -> str:
+def _obstacle(a: JobToTest, short: Shortfall) -> str:
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
     if a.demand.inside is not None and short.uid == a.demand.uid:
         return (
@@ -316,7 +316,7 @@ def broken(promised: Iterable[Demand], short: Shortfall, now: float) -> str:
     return f"a job due in {due} would be late"
 
 
-def _overload(a: Application) -> str | None:
+def _overload(a: JobToTest) -> str | None:
     """Return the demanded and available processor time, if no order of the promised jobs can finish the load."""
     if not len(a.plan) or not overloaded(a.plan.timeline, a.plan.demands, a.demand):
         return None
@@ -328,7 +328,7 @@ def _overload(a: Application) -> str | None:
     )
 
 
-def _reserved(a: Application) -> str:
+def _reserved(a: JobToTest) -> str:
     """Return a note on reserved windows that take processors."""
     blackouts = a.plan.timeline.allowed(a.demand).blackouts
     if blackouts is None:
@@ -337,7 +337,7 @@ def _reserved(a: Application) -> str:
     return f" ({held} of them reserved for a time before that)" if held else ""
 
 
-def _restraint(a: Application, short: Shortfall) -> str:
+def _restraint(a: JobToTest, short: Shortfall) -> str:
     """Return a note on why so many processors are not enough although their total time is."""
     if short.fit < short.units or short.usable < a.demand.least:
         return ""

@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected, objection
+from punctual.scheduling.admission.application import JobToTest, Rejected, objection
 from punctual.scheduling.admission.fast_queue import FastQueue, SlackAnswer
 from punctual.scheduling.admission.fast_test import Obstacle, obstacle, to_fast, turn_of
 from punctual.scheduling.admission.schedule import (
@@ -108,7 +108,7 @@ class FastSchedule(Queue):
         """Return the test of the queue at this time."""
         return QueueTest(self, now)
 
-    def judge(self, a: Application) -> Accepted[SlackAnswer] | Rejected | Unable:
+    def judge(self, a: JobToTest) -> Accepted[SlackAnswer] | Rejected | Unable:
         """Decide on a job by its own slack and that of the jobs behind it."""
         demand, now = a.demand, a.now
         if not self.is_for(demand):
@@ -126,7 +126,7 @@ class FastSchedule(Queue):
         finish = max(now, demand.due - room.slack)
         return Accepted(demand, processors, max(now, finish - room.length), finish, room)
 
-    def _arithmetic(self, a: Application, room: SlackAnswer) -> str:
+    def _arithmetic(self, a: JobToTest, room: SlackAnswer) -> str:
         what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
         asks = f"{what} take {span(room.length)} of {some(self.fast.processors, 'processor')} together"
         if room.slack < 0:

@@ -44,7 +44,7 @@ class BookedReservation(NamedTuple):
     places: tuple[Place, ...]
 
 
-class Accepted(NamedTuple):
+class AcceptedReservation(NamedTuple):
     """The reservation with its places, and the plan of all promised jobs around it; nothing is booked yet."""
 
     held: BookedReservation
@@ -172,7 +172,7 @@ class BookedReservations:
         return float(self._end[self._end > at].min(initial=inf))
 
 
-def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> Accepted | Refused:
+def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> AcceptedReservation | Refused:
     """Return the places of the reservation and the plan that keeps every promise around it, or the first obstacle.
 
     The plan's timeline contains the blackouts of `BookedReservations.on`.
@@ -184,12 +184,12 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     timeline = replace(plan.timeline, blackouts=_with(plan, ahead, where, asked))
     kept = plan.retimed(timeline)
     if not _moved(plan, kept):
-        return Accepted(held, kept)
+        return AcceptedReservation(held, kept)
     anew, missed = Plan.of(plan.places, timeline, plan.demands, stop=True)
     if not missed:
-        return Accepted(held, anew)
+        return AcceptedReservation(held, anew)
     if kept.keeps_all():
-        return Accepted(held, kept)
+        return AcceptedReservation(held, kept)
     return Refused(
         reasons.INFEASIBLE_RESERVATION,
         f"{some(where.size, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
@@ -335,7 +335,7 @@ class _Starts(NamedTuple):
 
     def fits(self, start: float) -> bool:
         """Whether the window is accepted at this start."""
-        return isinstance(admit(self.asked.at(start), self.ahead, self.plan, self.now), Accepted)
+        return isinstance(admit(self.asked.at(start), self.ahead, self.plan, self.now), AcceptedReservation)
 
     def some_later(self, start: float) -> Generator[None, None, float]:
         """Search a start that no job prevents, after one that a job prevents; inf: there is none."""

@@ -20,7 +20,7 @@ from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from punctual.scheduling.admission.application import Application, Rejected, least_seconds, too_late
+from punctual.scheduling.admission.application import JobToTest, Rejected, least_seconds, too_late
 from punctual.scheduling.admission.offers import Test
 from punctual.scheduling.model.node_rules import Ports
 from punctual.scheduling.model.processors import Place
@@ -81,7 +81,7 @@ class ReduceStart(NamedTuple):
     place: Place
 
 
-class Claim(NamedTuple):
+class PlaceClaim(NamedTuple):
     """A place that promised work needs."""
 
     place: Place
@@ -116,7 +116,7 @@ class Schedule(Protocol[Proof]):
     def test(self, now: float, current: Current) -> Test:
         """Return the admission test in force, for searches that test one demand after the other."""
 
-    def judge(self, a: Application) -> Accepted[Proof] | Rejected | Unable:
+    def judge(self, a: JobToTest) -> Accepted[Proof] | Rejected | Unable:
         """Test whether a job can be promised beside all others. Nothing changes."""
 
     def movable(self, demand: Demand) -> Plan | None:
@@ -145,7 +145,7 @@ class Schedule(Protocol[Proof]):
     def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:
         """Return which places without a chunk may serve jobs without a promise, once work has begun, and until when."""
 
-    def claimed(self, now: float) -> Iterable[Claim]:
+    def claimed(self, now: float) -> Iterable[PlaceClaim]:
         """Return the places from which jobs without a promise must leave, each once, and when promised work begins."""
 
     def wake(self, now: float) -> float | None:
@@ -243,9 +243,9 @@ class Queue(ABC):
         """Return the places if no job waits."""
         return {} if self.jobs else dict.fromkeys(idle, math.inf)
 
-    def claimed(self, now: float) -> Iterable[Claim]:
+    def claimed(self, now: float) -> Iterable[PlaceClaim]:
         """Return all places if a job waits: any of them would take the first work."""
-        return (Claim(place, now) for place in (self.plan.places if self.jobs else ()))
+        return (PlaceClaim(place, now) for place in (self.plan.places if self.jobs else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class QueueTest:
         return (due + demand.kept_back for due in self.line.dues())
 
 
-def expected_share(a: Application) -> tuple[float, int]:
+def expected_share(a: JobToTest) -> tuple[float, int]:
     """Return the seconds that a job has for its work, and the number of processors that it then needs."""
     demand = a.demand
     seconds = max(demand.due - a.now - demand.cost.setup, demand.cost.per_unit)

@@ -16,7 +16,7 @@ from math import inf
 from typing import ClassVar, Final
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected, confinement, objection
+from punctual.scheduling.admission.application import JobToTest, Rejected, confinement, objection
 from punctual.scheduling.admission.fast_test import turn_of
 from punctual.scheduling.admission.schedule import (
     Accepted,
@@ -201,7 +201,7 @@ class StatisticalQueue(Queue):
         """Return the test of the queue at this time."""
         return QueueTest(self, now)
 
-    def judge(self, a: Application) -> Accepted[None] | Rejected:
+    def judge(self, a: JobToTest) -> Accepted[None] | Rejected:
         """Decide on a job by the utilization bound."""
         if no := objection(a):
             return no._replace(placements=0)
@@ -291,7 +291,7 @@ def _arithmetic(line: StatisticalQueue, highest: float, now: float) -> str:
     return f"with this job, a job would need {highest:.3g} of the pool until its deadline; {allowed}"
 
 
-def _beyond(a: Application) -> str | None:
+def _beyond(a: JobToTest) -> str | None:
     """Return what a job does that no utilization tells anything of."""
     if a.demand.reduce:
         return "ends with a reduce step"

@@ -15,9 +15,9 @@ import numpy as np
 
 from punctual import reasons
 from punctual.control.utilization import refusal
-from punctual.scheduling.admission.application import Application, Rejected, confinement, objection, too_late
+from punctual.scheduling.admission.application import JobToTest, Rejected, confinement, objection, too_late
 from punctual.scheduling.admission.fluid import Arrangement, FluidJob, FluidNode, arrange
-from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, Current, ScheduleKind
+from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Current, PlaceClaim, ScheduleKind
 from punctual.scheduling.model.node_rules import Ports
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
@@ -114,7 +114,7 @@ class UtilizationSchedule:
         """Return the test for demands at this time."""
         return UtilizationTest(now, self.plan.timeline, self.nodes(now), self.look(now))
 
-    def judge(self, a: Application) -> Accepted[Arrangement] | Rejected:
+    def judge(self, a: JobToTest) -> Accepted[Arrangement] | Rejected:
         """Promise a job if the needs of all jobs fit the nodes with it, now and when others have ended."""
         if no := objection(a):
             return no._replace(placements=0)
@@ -181,7 +181,7 @@ class UtilizationSchedule:
         """Return the places if no job waits."""
         return {} if self.waiting else dict.fromkeys(idle, inf)
 
-    def claimed(self, now: float) -> Iterable[Claim]:
+    def claimed(self, now: float) -> Iterable[PlaceClaim]:
         """Return the places of the nodes on which a pod must make way for a job that should begin now."""
         if not self.waiting:
             return ()
@@ -194,14 +194,14 @@ class UtilizationSchedule:
         taking = {job.uid for job in jobs if job.ports}  # others without a promise may have their host ports
         wanted |= {job.node for job in jobs if job.node is not None and job.uid in self.overtaken}
         wanted |= {start.node for uid, start in found.starts.items() if start.at <= now and uid in taking}
-        return [Claim(place, now) for place in self.plan.places if place.node in wanted]
+        return [PlaceClaim(place, now) for place in self.plan.places if place.node in wanted]
 
     def wake(self, now: float) -> float | None:  # noqa: ARG002  as every schedule
         """Return None: jobs wait for other jobs to end."""
         return None
 
 
-def _arithmetic(a: Application, test: UtilizationTest) -> str:
+def _arithmetic(a: JobToTest, test: UtilizationTest) -> str:
     """Return why a job cannot be promised: what it needs, and what is left on the node with most."""
     job, limit = fluid_job(a.demand), confinement(a)
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected
+from punctual.scheduling.admission.application import JobToTest, Rejected
 from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.schedule import Accepted, Unable
@@ -176,7 +176,7 @@ class AdmissionMode:
         if isinstance(self.state.schedule, StatisticalQueue):
             self.state.schedule.bound = bound
 
-    def judge(self, now: float, a: Application) -> Accepted[Any] | Rejected | None:
+    def judge(self, now: float, a: JobToTest) -> Accepted[Any] | Rejected | None:
         """Decide by the schedule in force; None if the exact test has taken over and should decide."""
         answer = self.state.schedule.judge(a)
         if isinstance(answer, Unable) and answer.beta is not None and self.line_up(now, beta=answer.beta):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected, objection
+from punctual.scheduling.admission.application import JobToTest, Rejected, objection
 from punctual.scheduling.admission.exact import accepted
 from punctual.scheduling.admission.offers import VALID, Test
 from punctual.scheduling.admission.schedule import Accepted
@@ -19,7 +19,7 @@ from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
-from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
+from punctual.scheduling.model.job import JobRecord, Offer, Promise
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
@@ -27,6 +27,7 @@ from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.outage import closed, scarcest
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.cost import Cost
+from punctual.verdict import Verdict
 
 PLACEMENTS = 64
 """Placements that one step may spend on decisions. One placement tests one demand against the plan."""
@@ -79,11 +80,11 @@ class Decisions:
         st = self.state.jobs.get(uid)
         return st if st is not None and st.state == "Waiting" else None
 
-    def _is_plain(self, application: Application) -> bool:
+    def _is_plain(self, application: JobToTest) -> bool:
         """Whether only the plan can prevent admission, and admission would add a placement."""
         return not application.job.dry_run and objection(application) is None
 
-    def _answer_together(self, now: float, first: Application) -> int:
+    def _answer_together(self, now: float, first: JobToTest) -> int:
         """Admit several jobs at once that fit only in another order; return the number of placements tested.
 
         One test of many jobs costs as much as a test of one. If they do not all fit, the group size is halved and they
@@ -113,7 +114,7 @@ class Decisions:
             self.state.ask(self.state.jobs[a.job.uid])
         return len(before)
 
-    def _application(self, now: float, st: JobState) -> Application | None:
+    def _application(self, now: float, st: JobState) -> JobToTest | None:
         """Return the job's admission request; None if the job needs no admission test."""
         job = st.job
         self.state.live[job.uid] = st
@@ -136,7 +137,7 @@ class Decisions:
             demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
                             cost=Cost(chi=1.0), due=job.deadline)  # fmt: skip
         eligibility = self.planner.eligibility
-        return Application(
+        return JobToTest(
             job=job,
             demand=demand,
             plan=self.state.plan,
@@ -167,7 +168,7 @@ class Decisions:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
             st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
 
-    def _answer(self, now: float, st: JobState, application: Application) -> int:
+    def _answer(self, now: float, st: JobState, application: JobToTest) -> int:
         """Decide one job; return the number of placements tested. It waits again if another test must decide."""
         answer = self.mode.judge(now, application)
         if answer is None:
@@ -183,7 +184,7 @@ class Decisions:
             self.state.schedule.add(answer)
         return answer.placements
 
-    def _reject(self, now: float, st: JobState, answer: Rejected, a: Application) -> None:
+    def _reject(self, now: float, st: JobState, answer: Rejected, a: JobToTest) -> None:
         message = answer.message
         if answer.reason == reasons.INFEASIBLE_CAPACITY:
             # its numbers are those of processors on which work can be planned

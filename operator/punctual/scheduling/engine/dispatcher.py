@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.schedule import Claim, ReduceStart
+from punctual.scheduling.admission.schedule import PlaceClaim, ReduceStart
 from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
@@ -89,18 +89,18 @@ class Dispatcher:
         for claim in self._due_claims(now):
             self._vacate_one(now, claim)
 
-    def _due_claims(self, now: float) -> list[Claim]:
+    def _due_claims(self, now: float) -> list[PlaceClaim]:
         """Return the claims of work that begins soon, unless a free processor takes the next work anyway."""
         schedule, occupants = self.state.schedule, self.state.processors.occupants
         if schedule.takes_any and any(place not in occupants for place in self.state.processors.usable(now)):
             return []
         return [claim for claim in self._claims(now) if claim.begin - WARNING <= now + tolerance(now)]
 
-    def _claims(self, now: float) -> list[Claim]:
+    def _claims(self, now: float) -> list[PlaceClaim]:
         """Return what promised work needs that a leftover chunk may have: its processor, or its host ports."""
         return [*self.state.schedule.claimed(now), *self._port_claims()]
 
-    def _port_claims(self) -> list[Claim]:
+    def _port_claims(self) -> list[PlaceClaim]:
         """Return the places of pods with host ports that planned work needs."""
         if not self.planner.eligibility.ports():
             return []
@@ -114,10 +114,10 @@ class Dispatcher:
             held = st.job.rules.ports if (st := self.state.jobs.get(occupant.job)) is not None else NO_PORTS
             begins = [(at, uid) for node, ports, at, uid in wanted if node == place.node and conflict(held, ports)]
             if begins:
-                found.append(Claim(place, *min(begins)))
+                found.append(PlaceClaim(place, *min(begins)))
         return found
 
-    def _vacate_one(self, now: float, claim: Claim) -> None:
+    def _vacate_one(self, now: float, claim: PlaceClaim) -> None:
         """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
         if (found := self.state.on(claim.place)) is None:
             if (occupant := self.state.processors.occupants.get(claim.place)) is not None:
@@ -134,7 +134,7 @@ class Dispatcher:
             text = self._need(now, st, chunk, claim)
             self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
 
-    def _need(self, now: float, st: JobState, chunk: Chunk, claim: Claim) -> str:
+    def _need(self, now: float, st: JobState, chunk: Chunk, claim: PlaceClaim) -> str:
         """Describe what needs the processor of a leftover chunk; a job's name stays private to its namespace."""
         watch = st.watch(chunk)
         other = self.state.jobs.get(claim.uid or "")

@@ -11,10 +11,11 @@ from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.admission_mode import AdmissionMode, KeptByBound
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.model.actions import Emit
-from punctual.scheduling.model.job import Job, Verdict
+from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.verdict import Verdict
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.engine.set_points import SetPoints
+from punctual.scheduling.engine.set_points import SetPointSender
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job
@@ -167,7 +167,7 @@ class HealthChecks:
 
     state: PoolState
     lifecycle: Lifecycle
-    set_points: SetPoints
+    set_points: SetPointSender
     looked: float = -math.inf
     """Time of the last supervision."""
 

@@ -9,12 +9,13 @@ from punctual.scheduling.chunks import ledger, life
 from punctual.scheduling.engine.measurements import Measurements
 from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult
 from punctual.scheduling.model.events import PodObserved
-from punctual.scheduling.model.job import Chunk, InputVersion, Verdict
+from punctual.scheduling.model.job import Chunk, InputVersion
 from punctual.scheduling.model.timing import BLOCKED
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.endings import Endings
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.verdict import Verdict
 
 LONGEST_BLOCK = 300.0
 """Maximum seconds without new pods for a job with pods that do not start; doubled from `BLOCKED` with each attempt."""

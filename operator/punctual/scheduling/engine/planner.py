@@ -35,7 +35,7 @@ FORECASTS = 600.0
 """Jobs per second with forecasts that may be updated: a lazy plan makes all placements for it, some 40 µs each."""
 
 
-class Outcome(NamedTuple):
+class TrialOutcome(NamedTuple):
     """Result of a trial."""
 
     plan: Plan
@@ -60,13 +60,13 @@ class Planner:
         """The nodes and processors that jobs may use."""
         return Eligibility(self.state)
 
-    def trial(self, now: float, changes: Changes | None = None, *, stop: bool = False) -> "Outcome":
+    def trial(self, now: float, changes: Changes | None = None, *, stop: bool = False) -> "TrialOutcome":
         """Plan all promised jobs again, as if the state had changed; ``stop`` at the first miss."""
         changes = changes or UNCHANGED
         planner = Planner(self.state.assuming(changes), self.lifecycle)
         places, timeline = planner.timeline(now, changes)
         plan, missed = Plan.of(places, timeline, planner.demands(now, changes), stop=stop)
-        return Outcome(plan, [short.uid for short in missed])
+        return TrialOutcome(plan, [short.uid for short in missed])
 
     def timeline(self, now: float, changes: Changes | None = None) -> tuple[list[Place], Timeline]:
         """Return the places that planning may use, and the times from which they are free."""

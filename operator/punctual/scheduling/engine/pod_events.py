@@ -10,7 +10,7 @@ from punctual.scheduling.chunks import life
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.health import Finding, without_input
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.engine.set_points import SetPoints
+from punctual.scheduling.engine.set_points import SetPointSender
 from punctual.scheduling.model.actions import DropSetPoint, Emit
 from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
@@ -32,7 +32,7 @@ class PodEvents:
     state: PoolState
     lifecycle: Lifecycle
     dispatcher: Dispatcher
-    set_points: SetPoints
+    set_points: SetPointSender
 
     def observed(self, now: float, pod: PodObserved) -> None:
         """Seat a pod, and account, lose or keep its chunk. A pod without a chunk is ended."""

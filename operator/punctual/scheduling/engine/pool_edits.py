@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from punctual import reasons
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.node_events import NodeEvents
-from punctual.scheduling.engine.reservations import Reservations
+from punctual.scheduling.engine.reservations import AcceptedReservations
 from punctual.scheduling.model.events import PoolApplied
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.pool_spec import UNREAD, PoolSpec
 from punctual.scheduling.model.processors import Processors
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import some
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.scheduling.state.terms import terms_of
+from punctual.verdict import Verdict
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class PoolEdits:
 
     state: PoolState
     mode: AdmissionMode
-    windows: Reservations
+    windows: AcceptedReservations
     nodes: NodeEvents
 
     def applied(self, event: PoolApplied) -> None:

@@ -15,7 +15,6 @@ from punctual.scheduling.admission.fluid import arrange
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model.actions import Emit
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.placement.demand import Shortfall
 from punctual.scheduling.placement.plan import Plan
@@ -23,6 +22,7 @@ from punctual.scheduling.placement.sufficient_test import overloaded
 from punctual.scheduling.state.fluid import last_chunk
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
+from punctual.verdict import Verdict
 
 Found = TypeVar("Found")
 LINE_MOVED = 0.01

@@ -11,14 +11,18 @@ from dataclasses import dataclass, field, replace
 
 from punctual import reasons
 from punctual.scheduling.admission import reservation_test
-from punctual.scheduling.admission.reservation_test import Accepted, BookedReservation, BookedReservations, admit
+from punctual.scheduling.admission.reservation_test import (
+    AcceptedReservation,
+    BookedReservation,
+    BookedReservations,
+    admit,
+)
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, Share
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.timing import ASKED, OVERDUE
@@ -30,6 +34,7 @@ from punctual.scheduling.state.offer_searches import TESTS
 from punctual.scheduling.state.outage import closed
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
+from punctual.verdict import Verdict
 
 MENDED = 4
 """Reservations per step for which lost processors are replaced: each costs a test of the whole queue."""
@@ -38,7 +43,7 @@ ROUNDS = 3
 
 
 @dataclass(slots=True)
-class Reservations:
+class AcceptedReservations:
     """Manages the accepted reservations and their windows."""
 
     state: PoolState
@@ -127,7 +132,7 @@ class Reservations:
             rest = replace(asked, start=max(now, asked.start), processors=asked.processors - len(there), io_ratio=0.0)
             plan, missed = self.planner.trial(now, stop=True)
             answer = None if missed else admit(rest, ahead, plan, now)
-            if isinstance(answer, Accepted):
+            if isinstance(answer, AcceptedReservation):
                 there += answer.held.places
                 self._keep(asked, there)
             if there != places:
@@ -186,7 +191,7 @@ class Reservations:
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         plan = self.planner.current(now)
         answer = admit(asked, state.ahead, plan, now)
-        if isinstance(answer, Accepted):
+        if isinstance(answer, AcceptedReservation):
             state.ahead.book(answer.held)
             self.planner.adopt(answer.plan, now)
             return self._accepted(asked, len(answer.held.places)), answer.held.places
@@ -264,6 +269,6 @@ def _from_a_whole_second(
             return None
         asked = asked.at(math.ceil(start - tolerance(start)))
         yield
-        if isinstance(admit(asked, ahead, plan, now), Accepted):
+        if isinstance(admit(asked, ahead, plan, now), AcceptedReservation):
             return asked.start
     return None

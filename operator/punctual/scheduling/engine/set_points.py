@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from punctual.control.response import Response
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.model.actions import FollowedLine, SetPoint
+from punctual.scheduling.model.actions import FollowedLine, SendSetPoint
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import PoolState
 
 
 @dataclass(slots=True)
-class SetPoints:
+class SetPointSender:
     """Sends set points when they change."""
 
     state: PoolState
@@ -24,7 +24,7 @@ class SetPoints:
         if pod is None or pod.phase not in {"Pending", "Running"}:
             return
         cap, end = self.state.terms.cap(now, st, chunk, watch, self.state.processors.nodes)
-        point = SetPoint(
+        point = SendSetPoint(
             node=pod.node,
             pod=pod.uid,
             cap=cap,

@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 
 from punctual.control.cost_estimation import Fetched
 from punctual.control.response import Response
-from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.resources import Resources
+from punctual.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class FollowedLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPoint:
+class SendSetPoint:
     """Set point for the agent of ``node`` and a pod; ``end`` is absolute, agents get the seconds left."""
 
     node: str
@@ -222,7 +223,7 @@ Action = (
     | OfferEnd
     | GiveTurn
     | StoreResult
-    | SetPoint
+    | SendSetPoint
     | DropSetPoint
     | HoldNode
     | HoldCapacity

@@ -12,20 +12,12 @@ from punctual.errors import InvariantError
 from punctual.scheduling.model.node_rules import ANY_NODE, NodeRules
 from punctual.scheduling.model.ranges import Counts, Ranges
 from punctual.theory.cost import Cost
+from punctual.verdict import Verdict
 
 Restart = Literal["Redo", "Resume"]
 OnMiss = Literal["Continue", "Stop"]
 Retention = Literal["Failed", "All", "None"]
 Kind = Literal["Chunk", "Pilot", "Reduce", "Guest"]
-Status = Literal["True", "False", "Unknown"]
-
-
-class Verdict(NamedTuple):
-    """Content of a condition: status, reason (a word of ``punctual.reasons``), message."""
-
-    status: Status
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

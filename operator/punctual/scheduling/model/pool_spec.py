@@ -6,8 +6,8 @@ from typing import Literal
 
 from punctual.control.miss_ratio import MissCount
 from punctual.scheduling.model.discipline import Discipline
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.resources import Resources
+from punctual.verdict import Verdict
 
 Admission = Literal["Exact", "Fast", "Hybrid", "Utilization"]
 Hold = Literal["None", "Taint", "Placeholder"]

@@ -133,7 +133,7 @@ class Ranges:
                 raise InvariantError(f"ranges {a} and {b} overlap, touch or are out of order")
 
 
-class Count(NamedTuple):
+class RangeCount(NamedTuple):
     """Number of ``times`` for every unit in [begin, end)."""
 
     begin: int
@@ -145,9 +145,9 @@ class Count(NamedTuple):
 class Counts:
     """Number of occurrences per unit: a step function, 0 outside its parts."""
 
-    parts: tuple[Count, ...] = ()
+    parts: tuple[RangeCount, ...] = ()
 
-    def __iter__(self) -> Iterator[Count]:
+    def __iter__(self) -> Iterator[RangeCount]:
         return iter(self.parts)
 
     def add(self, begin: int, end: int, count: int = 1) -> "Counts":
@@ -182,14 +182,14 @@ class Counts:
         if begin >= end:
             return self
         i, j = self._meeting(begin, end)
-        here = [Count(c.begin, min(c.end, begin), c.times) for c in self.parts[i:j]]  # the part before
+        here = [RangeCount(c.begin, min(c.end, begin), c.times) for c in self.parts[i:j]]  # the part before
         at = begin
         for c in self.parts[i:j]:
             low, high = max(c.begin, begin), min(c.end, end)
-            here += [Count(at, low, new(0)), Count(low, high, new(c.times))]
+            here += [RangeCount(at, low, new(0)), RangeCount(low, high, new(c.times))]
             at = high
-        here.append(Count(at, end, new(0)))
-        here += [Count(max(c.begin, end), c.end, c.times) for c in self.parts[i:j]]  # and the part behind
+        here.append(RangeCount(at, end, new(0)))
+        here += [RangeCount(max(c.begin, end), c.end, c.times) for c in self.parts[i:j]]  # and the part behind
         left, right = max(0, i - 1), j + 1  # neighbours may have the same count now
         joined = _joined((*self.parts[left:i], *here, *self.parts[j:right]))
         return Counts((*self.parts[:left], *joined, *self.parts[right:]))
@@ -199,7 +199,7 @@ class Counts:
         parts = self.parts
         while len(parts) > most:
             pairs = (parts[i : i + 2] for i in range(0, len(parts), 2))
-            parts = tuple(Count(some[0].begin, some[-1].end, max(c.times for c in some)) for some in pairs)
+            parts = tuple(RangeCount(some[0].begin, some[-1].end, max(c.times for c in some)) for some in pairs)
         return self if parts is self.parts else Counts(tuple(_joined(parts)))
 
     def check(self) -> None:
@@ -212,14 +212,14 @@ class Counts:
                 raise InvariantError(f"counts {a} and {b} overlap or should be one")
 
 
-def _joined(parts: Iterable[Count]) -> list[Count]:
+def _joined(parts: Iterable[RangeCount]) -> list[RangeCount]:
     """Merge touching parts with the same count and drop those with count 0; the parts come in order."""
-    out: list[Count] = []
+    out: list[RangeCount] = []
     for c in parts:
         if c.begin >= c.end or c.times == 0:
             continue
         if out and out[-1].end == c.begin and out[-1].times == c.times:
-            out[-1] = Count(out[-1].begin, c.end, c.times)
+            out[-1] = RangeCount(out[-1].begin, c.end, c.times)
         else:
             out.append(c)
     return out

@@ -13,7 +13,7 @@ from punctual import reasons
 from punctual.control.response import KEPT, Response, middle
 from punctual.scheduling.chunks.life import Observation
 from punctual.scheduling.chunks.owner import ChunkOwner, Key
-from punctual.scheduling.model.actions import SetPoint
+from punctual.scheduling.model.actions import SendSetPoint
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.scheduling.placement.demand import Demand
 from punctual.theory.cost import Cost
@@ -62,7 +62,7 @@ class ChunkObservation(Observation):
     """It was seen to have read the recorded version of the input."""
     told_turn: bool = False
     """Its pod was told, or is being told, that it has the transfer turn."""
-    set_point: SetPoint | None = None
+    set_point: SendSetPoint | None = None
     """The last one that was sent."""
 
     @property

@@ -15,7 +15,7 @@ from punctual.scheduling.admission.reservation_test import BookedReservations
 from punctual.scheduling.admission.schedule import Schedule
 from punctual.scheduling.chunks.owner import Key
 from punctual.scheduling.model.events import NodeObserved, PodObserved
-from punctual.scheduling.model.job import Chunk, Verdict
+from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import UNREAD, PoolSpec
 from punctual.scheduling.model.processors import NO_POD, Occupant, Place, Processors, Taken
 from punctual.scheduling.model.resources import NOTHING, Resources
@@ -31,6 +31,7 @@ from punctual.scheduling.state.outdated import Outdated
 from punctual.scheduling.state.terms import Terms, terms_of
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
+from punctual.verdict import Verdict
 
 MAKING_ROOM = 2.0
 """Minimum seconds that are reserved if a placeholder must be preempted before a chunk starts."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from punctual import reasons
 from punctual.scheduling.model.actions import Action, CreateChunk, StoreResult, WritePool, WriteStatus
-from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.pool_spec import UNREAD, PoolRecord
 from punctual.scheduling.model.wording import some
 from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.outage import why_none
 from punctual.scheduling.state.pool_state import LIVE, PoolState
+from punctual.verdict import Verdict
 
 TELL = 0.5
 """Minimum seconds between two statuses of a job that differ only in progress."""

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 from punctual import reasons
 from punctual.scheduling.model.actions import Emit
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.timing import LOOK
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.state.forecast import REPORT, Forecast, Setting, forecast, job_pace
 from punctual.scheduling.state.job_state import JobState, helpless
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
+from punctual.verdict import Verdict
 
 LATE_AFTER: Final = 3
 """Forecasts in a row, a report apart, that must be after the deadline at their best until a job is late."""

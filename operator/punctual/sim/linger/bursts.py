@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from punctual.linger.parallel import Load
+from punctual.linger.parallel import BurstLoad
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,9 +45,9 @@ _TABLE: Final = np.array(
 )
 
 
-def load(use: float) -> Load:
+def load(use: float) -> BurstLoad:
     """Return the bursts of a node's own work by its use, a fraction."""
-    return Load(*(float(moment) for moment in _moments(np.array(use))))
+    return BurstLoad(*(float(moment) for moment in _moments(np.array(use))))
 
 
 def _moments(use: Floats) -> list[Floats]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from punctual.linger.cost import Move
 from punctual.linger.episode import Interval
-from punctual.linger.parallel import Load, phase_time, power_of_two, processes
+from punctual.linger.parallel import BurstLoad, phase_time, power_of_two, processes
 from punctual.linger.policy import decide, lingers
 from punctual.sim.linger.bursts import WINDOW, Bursts, Floats, load
 from punctual.sim.linger.hosts import Series
@@ -162,7 +162,7 @@ class _Cluster:
         work = self.options.phase
         return len(nodes) * work / phase_time(work, [self._load(node) for node in nodes])
 
-    def _load(self, node: int) -> Load:
+    def _load(self, node: int) -> BurstLoad:
         return load(self.hosts[node].use)
 
     def _reconfigure(self, guest: _Guest, nodes: list[int]) -> None:

@@ -7,7 +7,7 @@ from math import floor
 from typing import Final
 
 from punctual.control.adaptive import Adaptive
-from punctual.control.arbiter import Arbiter, Claim
+from punctual.control.arbiter import Arbiter, CpuClaim
 from punctual.control.follow import Follow, Line
 from punctual.control.governor import Governor, Hold, Sample
 from punctual.control.model import Model
@@ -105,11 +105,11 @@ class Ours:
         gain = None if gain is None else gain * one.use
         return remaining_of(one, gain, self.scenario)
 
-    def _claim(self, one: Admitted, left: Remaining) -> Claim:
+    def _claim(self, one: Admitted, left: Remaining) -> CpuClaim:
         governor = one.governor
         assert isinstance(governor, Adaptive)
         low, high = one.job.cap
-        return Claim(
+        return CpuClaim(
             id=one.job.id,
             wish=governor.wish().cap,
             modelled=governor.modelled,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from punctual.control.rate import Admitted, Bracketing, Decision, Iteration, Law, Limits, LinearSearch, Pair
+from punctual.control.rate import Admitted, Bracketing, Iteration, Law, Limits, LinearSearch, Pair, RateDecision
 from punctual.sim.rates.application import Application, Supply
 from punctual.sim.rates.report import Record, Result, Sample
 from punctual.sim.rates.scenario import TAKEN, App, Scenario, rate_at
@@ -106,7 +106,7 @@ class _Simulation:
             if (rate := rate_at(run.app, at)) is not None:
                 self._aim(at, run, run.law.aim(rate, ceiling=admitted.ceilings[run.app.id]))
 
-    def _aim(self, at: float, run: _Run, decision: Decision) -> None:
+    def _aim(self, at: float, run: _Run, decision: RateDecision) -> None:
         """Carry out a decision on a target, which may be the old one with another ceiling."""
         first, changed = run.pair is None, decision.pair != run.pair
         self._set(at, run, decision)
@@ -148,7 +148,7 @@ class _Simulation:
             self._set(at, run, decision)
             run.record.change(decision.pair)
 
-    def _set(self, at: float, run: _Run, decision: Decision) -> None:
+    def _set(self, at: float, run: _Run, decision: RateDecision) -> None:
         """Put a pair in force on all nodes of an application."""
         if decision.pair == run.pair:
             return

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from punctual.control.rate import Admitted, Demand, Overcommitted, admit
+from punctual.control.rate import Admitted, Overcommitted, RateDemand, admit
 from punctual.sim import scenario
 from punctual.sim.trace import Name as Id
 
@@ -150,7 +150,7 @@ class Scenario(scenario.Part):
     def admission(self, at: float) -> Admitted | Overcommitted:
         """Test the targets in force at a time."""
         demands = [
-            Demand(app.id, rate, app.epsilon, dict.fromkeys(map(str, range(app.ranks)), 1.0))
+            RateDemand(app.id, rate, app.epsilon, dict.fromkeys(map(str, range(app.ranks)), 1.0))
             for app in self.apps
             if (rate := rate_at(app, at)) is not None
         ]

@@ -6,7 +6,7 @@ import pytest
 from clocks import NO_CLIENT
 from term_tools import make_tools
 
-from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.pod_events import TermPods
 from punctual.kube.actors.runners import Runners
 from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.caches import Caches
@@ -27,7 +27,7 @@ class Edge:
         self.caches.pods = SimpleNamespace(of_job=lambda _job: [THERE])
         actors = SimpleNamespace(tell=lambda pool, event: self.told.append((pool, event)))
         guests = SimpleNamespace(tell=lambda pool, event: self.lent.append((pool, event)))
-        self.pods = PodEvents(self.caches, actors, guests, None)
+        self.pods = TermPods(self.caches, actors, guests, None)
         self.runner = Runners(make_tools(None, caches=self.caches), None).of("j")
 
     def create(self, result, kind="Chunk", job="j", **more):

@@ -35,15 +35,16 @@ from punctual.scheduling.model.actions import (
     GiveTurn,
     Measured,
     OfferEnd,
-    SetPoint,
+    SendSetPoint,
     StopPod,
     StoreResult,
     WritePool,
     WriteStatus,
 )
 from punctual.scheduling.model.events import CreateRefused
-from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.verdict import Verdict
 
 CREATED = "2030-01-01T00:00:00Z"
 CHUNK = Chunk(begin=0, end=5, origin=5, node="n1", attempt=1, created=0.0, promised_end=9.0)
@@ -325,7 +326,7 @@ async def test_what_a_chunk_took_is_told_on(executor, log):
 
 
 async def test_set_points_stand_on_the_board_until_dropped(executor):
-    point = SetPoint(node="n1", pod="pod1", cap=0.5, period=0.1, units=5, end=9.0)
+    point = SendSetPoint(node="n1", pod="pod1", cap=0.5, period=0.1, units=5, end=9.0)
     executor.perform(point)
     assert len(executor._tools.set_points) == 1
     executor.perform(DropSetPoint("n1", "pod1"))

@@ -10,8 +10,9 @@ from punctual import reasons
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.known.jobs import JobInTerm
 from punctual.kube.metrics import Metrics
-from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
+from punctual.scheduling.model.job import JobRecord, Offer, Promise
 from punctual.scheduling.model.pool_spec import MissCount, PoolRecord
+from punctual.verdict import Verdict
 
 YES = Verdict("True", reasons.FEASIBLE, "")
 STATISTICAL = Verdict("True", reasons.ADMITTED_STATISTICALLY, "")

@@ -21,7 +21,7 @@ def test_there_are_words_for_each_fault():
 
 
 def test_what_a_pod_has_shown_of_its_answer_to_cpu_is_told():
-    model = wire.Model(a=0.0, b=8.0, learned=True)
+    model = wire.ResponseModel(a=0.0, b=8.0, learned=True)
     followed = wire.Followed(sample=4.0, samples=40, model=model, noise=0.05, saturated_seconds=3.0)
     found = to_progress(wire.PodReport(uid="p1", followed=followed))
     assert found.response == Response(cpu_per_unit=0.5, lag=0.0, delay=0.0, noise=0.1)

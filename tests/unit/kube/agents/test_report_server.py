@@ -19,7 +19,7 @@ from punctual.kube.agents.report_server import LARGEST, ReportServer
 from punctual.kube.agents.rotation import Rotation
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.rates.model import HoldPod
-from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SendSetPoint
 
 AGENT = "system:serviceaccount:lab:punctual-agent"
 HOST = "punctual.lab.svc"
@@ -118,7 +118,7 @@ async def stage(authority, tmp_path):
 
 
 def point(node="n1", pod="p1", **more):
-    return SetPoint(**({"node": node, "pod": pod, "cap": 0.1, "period": 0.1, "units": 40, "end": 1030.0} | more))
+    return SendSetPoint(**({"node": node, "pod": pod, "cap": 0.1, "period": 0.1, "units": 40, "end": 1030.0} | more))
 
 
 async def test_a_report_is_heard_once_and_set_points_come_back(stage):

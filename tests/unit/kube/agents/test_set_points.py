@@ -13,11 +13,11 @@ from punctual.guests.model import LendTo
 from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.rates.model import HoldPod, ReleasePod
-from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SendSetPoint
 
 
 def point(pod="p1", node="n1", **more):
-    return SetPoint(**({"node": node, "pod": pod, "cap": 0.5, "period": 0.1, "units": 10, "end": 100.0} | more))
+    return SendSetPoint(**({"node": node, "pod": pod, "cap": 0.5, "period": 0.1, "units": 10, "end": 100.0} | more))
 
 
 def told(set_points, node="n1"):
@@ -109,7 +109,7 @@ async def test_a_chunk_begins_with_what_others_have_shown_and_with_its_controlle
     set_points.put(point(line=line(response=RESPONSE)))
     first = follow(set_points)
     assert first.sample == 4.0, "half a core does ten units in that time"
-    assert alike(first.model, wire.Model(a=0.5, b=10.0, delay=1, learned=True))
+    assert alike(first.model, wire.ResponseModel(a=0.5, b=10.0, delay=1, learned=True))
     assert first.noise == pytest.approx(0.05)
     await asyncio.gather(*set_points._loops._searches.values())
     assert follow(set_points).loop.ki > 0.0
@@ -119,10 +119,10 @@ async def test_a_chunk_begins_with_what_others_have_shown_and_with_its_controlle
 async def test_what_its_own_agent_says_counts_more_once_it_has_seen_something():
     set_points = SetPointStore()
     set_points.put(point(line=line(response=RESPONSE)))
-    own = wire.Followed(needed=0.4, sample=1.0, model=wire.Model(a=0.0, b=2.0), noise=0.3)
+    own = wire.Followed(needed=0.4, sample=1.0, model=wire.ResponseModel(a=0.0, b=2.0), noise=0.3)
     assert follow(set_points, followed=own).model.learned
     found = follow(set_points, followed=own.model_copy(update={"samples": 1}))
-    assert alike(found.model, wire.Model(a=0.0, b=8.0)), "in samples of four seconds"
+    assert alike(found.model, wire.ResponseModel(a=0.0, b=8.0)), "in samples of four seconds"
     assert found.noise == pytest.approx(0.15)
 
 
@@ -130,9 +130,9 @@ async def test_what_its_own_agent_says_counts_more_once_it_has_seen_something():
 async def test_a_model_that_cannot_be_true_is_not_sent_on(wrong):
     set_points = SetPointStore()
     set_points.put(point(line=line()))
-    model = wire.Model(**({"a": 0.3, "b": 11.0, "learned": True} | wrong))
+    model = wire.ResponseModel(**({"a": 0.3, "b": 11.0, "learned": True} | wrong))
     found = follow(set_points, followed=wire.Followed(needed=0.4, sample=5.0, samples=99, model=model))
-    assert found.model == wire.Model(a=0.0, b=20.0)
+    assert found.model == wire.ResponseModel(a=0.0, b=20.0)
     await asyncio.gather(*set_points._loops._searches.values())
 
 
@@ -141,12 +141,12 @@ async def test_a_model_that_cannot_be_true_is_not_sent_on(wrong):
     [
         ({}, True),
         ({"samples": 16}, False),
-        ({"model": wire.Model(a=0.5, b=10.0, delay=1)}, False),
+        ({"model": wire.ResponseModel(a=0.5, b=10.0, delay=1)}, False),
     ],
     ids=["learned", "as it was sent", "as the cost says"],
 )
 def test_what_a_pod_has_shown_is_what_was_learned_of_enough_samples(more, known):
-    learned = wire.Model(a=0.5, b=10.0, delay=1, learned=True)
+    learned = wire.ResponseModel(a=0.5, b=10.0, delay=1, learned=True)
     seen = {"needed": 0.4, "sample": 4.0, "samples": 17, "model": learned, "noise": 0.05}
     found = shown(wire.Followed(**(seen | more)))
     assert (found is not None) == known
@@ -158,7 +158,7 @@ def test_what_a_pod_has_shown_is_what_was_learned_of_enough_samples(more, known)
 async def test_a_new_agent_goes_on_with_the_model_that_the_last_one_had_learned_and_gets_its_controller():
     set_points = SetPointStore()
     set_points.put(point(line=line()))
-    learned = wire.Model(a=0.3, b=11.0, delay=1, learned=True)
+    learned = wire.ResponseModel(a=0.3, b=11.0, delay=1, learned=True)
     seen = wire.Followed(needed=0.4, sample=5.0, samples=9, model=learned, noise=0.04)
     assert follow(set_points, followed=seen).loop is None, "the search has just begun"
     await asyncio.gather(*set_points._loops._searches.values())
@@ -166,7 +166,7 @@ async def test_a_new_agent_goes_on_with_the_model_that_the_last_one_had_learned_
     assert alike(found.model, learned)
     assert found.loop.kp > 0.0 < found.loop.ki
     assert follow(set_points) == found, "a new agent has not said anything yet"
-    new = seen.model_copy(update={"samples": 0, "model": wire.Model(a=0.0, b=20.0)})
+    new = seen.model_copy(update={"samples": 0, "model": wire.ResponseModel(a=0.0, b=20.0)})
     assert follow(set_points, followed=new).model == found.model, "nor has it seen anything yet"
     set_points.drop(DropSetPoint("n1", "p1"))
     set_points.put(point(line=line()))

@@ -1,5 +1,5 @@
 from punctual.kube.api.conditions import conditions, transition_times
-from punctual.scheduling.model.job import Verdict
+from punctual.verdict import Verdict
 
 YES, NO = Verdict("True", "Feasible", "all fits"), Verdict("False", "InfeasibleCapacity", "9 are free")
 

@@ -23,16 +23,16 @@ from punctual.kube.api import (
     DivisibleJobSpec,
     Expression,
     JobCost,
+    KindModel,
     LabelSelector,
     PodTemplate,
     Pool,
     PoolSpec,
     Processor,
-    Processors,
+    ProcessorBounds,
     Profile,
     ProfileSpec,
     Reduce,
-    Resource,
     crd,
     parse,
 )
@@ -249,7 +249,7 @@ def test_names_and_columns():
     first = [c["name"] for c in spec["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
     assert first == ["State", "Deadline", "Progress", "ETA", "Slack", "Age"]
     first = [c.name for c in Pool.COLUMNS if not c.priority]
-    assert first == ["Processors", "Free", "Queue", "Bound", "Ready", "Age"]
+    assert first == ["ProcessorBounds", "Free", "Queue", "Bound", "Ready", "Age"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -304,7 +304,7 @@ templates = st.builds(
     labels,
 )
 processors = st.tuples(st.integers(1, 4096), st.none() | st.integers(1, 4096)).map(
-    lambda pair: Processors(min=min(pair[0], pair[1] or pair[0]), max=pair[1])
+    lambda pair: ProcessorBounds(min=min(pair[0], pair[1] or pair[0]), max=pair[1])
 )
 jobs = built(
     DivisibleJobSpec,
@@ -347,7 +347,7 @@ objects = (
 )
 
 
-def manifest_of(kind: type[Resource], spec):
+def manifest_of(kind: type[KindModel], spec):
     return {
         "apiVersion": "punctual.dev/v1alpha1",
         "kind": kind.NAMES.kind,

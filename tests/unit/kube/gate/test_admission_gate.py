@@ -5,7 +5,7 @@ from clocks import clock
 
 from punctual import errors, reasons
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.claims import Claim, Claims, Volume
+from punctual.kube.cluster.claims import Claims, Volume, VolumeClaim
 from punctual.kube.gate import trials
 from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.gate.trials import KEPT
@@ -284,7 +284,7 @@ async def test_a_claim_confines_the_pods_as_soon_as_it_is_bound(desk, through):
     assert desk.ask(asked, decided=True).rules.rules == ()
     term = (Requirement("host", "In", ("n1",)),)
     desk.claims.observe_volume(Volume("pv", (term,)), gone=False)
-    desk.claims.observe_claim(Claim("ns", "data", "pv", None, frozenset({"ReadWriteOnce"})), gone=False)
+    desk.claims.observe_claim(VolumeClaim("ns", "data", "pv", None, frozenset({"ReadWriteOnce"})), gone=False)
     rules = desk.ask(asked, decided=True).rules
     assert (said(desk.ask(asked, decided=True)), rules.one_node) == (["claim data: host in (n1)"], "claim data")
 
@@ -292,5 +292,5 @@ async def test_a_claim_confines_the_pods_as_soon_as_it_is_bound(desk, through):
 async def test_a_claim_for_one_pod_bounds_the_processors(desk):
     asked = job(input={"volume": {"claimName": "data", "path": "a"}}, processors={"max": 4})
     assert desk.ask(asked, decided=True).max_processors == 4
-    desk.claims.observe_claim(Claim("ns", "data", "", None, frozenset({"ReadWriteOncePod"})), gone=False)
+    desk.claims.observe_claim(VolumeClaim("ns", "data", "", None, frozenset({"ReadWriteOncePod"})), gone=False)
     assert desk.ask(asked, decided=True).max_processors == 1

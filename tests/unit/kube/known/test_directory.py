@@ -3,7 +3,8 @@ import pytest
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.jobs import ENDED, ended, settled
 from punctual.kube.known.store import HIGHEST
-from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import Chunk, JobRecord, Promise
+from punctual.verdict import Verdict
 
 
 def meta(name="x", uid="u1", generation=1, **more):

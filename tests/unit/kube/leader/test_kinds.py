@@ -8,7 +8,7 @@ import pytest
 from punctual.kube.api.resources import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.store import Signal
-from punctual.kube.leader.changes import Changes
+from punctual.kube.leader.changes import ChangeListener
 from punctual.kube.leader.kinds import Kinds
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.writes.keys import Key, finalizers_key, placeholders_key, taints_key
@@ -74,7 +74,7 @@ class Edge:
         self.kinds.order(tuple(self.toys.values()))
         self.parts = Mock(kinds=self.kinds)
         self.parts.tools.caches = self
-        self.changes = Changes(self.parts, self)
+        self.changes = ChangeListener(self.parts, self)
 
     def forget(self, resource, uid):
         self.log.append(("forget", uid))

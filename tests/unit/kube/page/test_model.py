@@ -7,7 +7,8 @@ from shown import Shown, crowd
 
 from punctual.kube.page import model
 from punctual.kube.page.model import page, patch
-from punctual.scheduling.model.job import JobRecord, Verdict
+from punctual.scheduling.model.job import JobRecord
+from punctual.verdict import Verdict
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected
+from punctual.scheduling.admission.application import JobToTest, Rejected
 from punctual.scheduling.admission.exact import ExactSchedule, admit
 from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.model.discipline import Discipline, Order
@@ -42,7 +42,7 @@ def demand(units: int, due: float, *, uid: str = "new", chi: float = 1.0, theta:
     return Demand(order=order, ranges=Ranges.of((0, units)), cost=Cost(chi=chi, theta_cp=theta), due=due, **more)
 
 
-def asked(plan: Plan, wanted: Demand, **more) -> Application:
+def asked(plan: Plan, wanted: Demand, **more) -> JobToTest:
     job = Job(
         uid="new",
         namespace="default",
@@ -54,7 +54,7 @@ def asked(plan: Plan, wanted: Demand, **more) -> Application:
         refusal=more.pop("refusal", None),
     )
     more.setdefault("processors", len(plan.places))
-    return Application(job=job, demand=wanted, plan=plan, now=0.0, cpu=1.0, **more)
+    return JobToTest(job=job, demand=wanted, plan=plan, now=0.0, cpu=1.0, **more)
 
 
 def case(sentence, plan, wanted, expected, **more):

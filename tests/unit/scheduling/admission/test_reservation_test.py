@@ -9,7 +9,7 @@ import pytest
 
 from punctual.errors import InvariantError
 from punctual.scheduling.admission.reservation_test import (
-    Accepted,
+    AcceptedReservation,
     BookedReservation,
     BookedReservations,
     Refused,
@@ -81,7 +81,7 @@ def blackouts(ahead, plan):
 
 def accepted(ahead, plan, reservation):
     got = answered(ahead, plan, reservation)
-    assert isinstance(got, Accepted), got
+    assert isinstance(got, AcceptedReservation), got
     got.plan.check()
     ahead.book(got.held)
     return got
@@ -405,7 +405,7 @@ def test_many_jobs_around_many_windows_keep_their_rules():
             start = rng.uniform(0.0, 400.0)
             r = asked(start, start + rng.uniform(5.0, 60.0), int(rng.integers(1, 8)), f"r{n}", io_ratio=0.05)
             got = admit(r, ahead, plan, 0.0)  # each plan is around what was accepted before
-            if isinstance(got, Accepted):
+            if isinstance(got, AcceptedReservation):
                 plan = got.plan
                 ahead.book(got.held)
             got = plan.insert(demand(int(rng.integers(5, 300)), rng.uniform(60.0, 600.0), f"j{n}", cost=cost))

@@ -8,10 +8,10 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.model.discipline import Discipline
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.node_rules import HostPort, NodeRules
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.live_jobs import LiveJobs
+from punctual.verdict import Verdict
 
 
 @pytest.fixture(autouse=True)

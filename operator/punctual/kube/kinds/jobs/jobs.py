@@ -16,7 +16,7 @@ from punctual.guests.model import GuestDeleted
 from punctual.kube import api
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
-from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.pod_events import TermPods
 from punctual.kube.actors.runners import Runners
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.conditions import transition_times
@@ -24,7 +24,7 @@ from punctual.kube.api.resources import CONFIG_MAPS, JOBS
 from punctual.kube.cluster.client import Json
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.kinds.jobs.settled import depends_on_others, is_due, put_aside, refused_at_edge
-from punctual.kube.kinds.jobs.waiting import Waiting
+from punctual.kube.kinds.jobs.waiting import WaitingJobs
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Signal
 from punctual.kube.takeover.fencing import Fence
@@ -56,7 +56,7 @@ class Jobs(Kind[KnownJob]):
         *,
         actors: PoolActors,
         guests: Guests,
-        pods: PodEvents,
+        pods: TermPods,
     ) -> None:
         super().__init__(tools.directory.jobs, tools.recorder)
         self._jobs = tools.directory.jobs
@@ -68,7 +68,7 @@ class Jobs(Kind[KnownJob]):
         self._guests = guests
         self._pods = pods
         self._results = tools.results
-        self._waiting = Waiting(tools, gate)
+        self._waiting = WaitingJobs(tools, gate)
 
     # takeover
 

@@ -18,12 +18,12 @@ from punctual.kube.writes.keys import Key
 from punctual.scheduling.model.job import JobRecord
 
 REPORTS: Final = 40
-"""Maximum jobs of which one call of `Waiting.tend` says that their Pool has not decided: as many as the writer's rate
-for progress allows between two calls."""
+"""Maximum jobs of which one call of `WaitingJobs.tend` says that their Pool has not decided: as many as the writer's
+rate for progress allows between two calls."""
 _BEHIND: Final = "its Pool has not decided yet; jobs without an answer that came before it: "
 
 
-class Waiting:
+class WaitingJobs:
     """The jobs of a term that wait."""
 
     def __init__(self, tools: Tools, gate: AdmissionGate) -> None:

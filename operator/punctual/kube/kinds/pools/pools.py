@@ -17,7 +17,7 @@ from punctual.guests.model import GuestApplied
 from punctual.kube import api
 from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.guests import Guests
-from punctual.kube.actors.pod_events import PodEvents
+from punctual.kube.actors.pod_events import TermPods
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import POOLS
@@ -47,7 +47,7 @@ class Pools(Kind[KnownPool]):
 
     carries_out = (WritePool,)
 
-    def __init__(self, tools: Tools, actors: PoolActors, guests: Guests, pods: PodEvents) -> None:
+    def __init__(self, tools: Tools, actors: PoolActors, guests: Guests, pods: TermPods) -> None:
         super().__init__(tools.directory.pools, tools.recorder)
         self._tools = tools
         self._pools = tools.directory.pools

@@ -13,7 +13,8 @@ from punctual.kube.known.rates import KnownRate
 from punctual.kube.known.store import metadata_of
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
-from punctual.rates.model import Action, HoldPod, RateStatus, ReleasePod, Verdict, WriteRate
+from punctual.rates.model import Action, HoldPod, RateStatus, ReleasePod, WriteRate
+from punctual.verdict import Verdict
 
 QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL}
 """Reasons that come and go in normal operation: no events."""

@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 
 from punctual.kube.api.fields import MAX_UNITS
-from punctual.rates.model import Count
+from punctual.rates.model import ScrapedCount
 from punctual.runtime.clock import ServerClock
 
 TIMEOUT: Final = 5.0
@@ -31,10 +31,10 @@ NO_URL: Final = "the operator knows no Prometheus: set prometheus.url of the cha
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PrometheusAnswer:
     """The counts of pods (uid), and why a pod has none. Empty ``flaw``: all have one."""
 
-    counts: tuple[Count, ...] = ()
+    counts: tuple[ScrapedCount, ...] = ()
     flaw: str = ""
 
 
@@ -71,12 +71,12 @@ class Prometheus:
         self._free = asyncio.Semaphore(AT_ONCE)
         self._ahead: float | None = None  # its clock less ours
 
-    async def count(self, query: str, namespace: str, pods: Mapping[str, str]) -> Answer:
+    async def count(self, query: str, namespace: str, pods: Mapping[str, str]) -> PrometheusAnswer:
         """Return the iterations of pods of a namespace (uid by name). Never raises for what Prometheus does."""
         if not self._url:
-            return Answer(flaw=NO_URL)
+            return PrometheusAnswer(flaw=NO_URL)
         if not pods:
-            return Answer()
+            return PrometheusAnswer()
         try:
             async with self._free:
                 sent = self._clock.monotonic()
@@ -84,7 +84,7 @@ class Prometheus:
                 received = self._clock.monotonic()
             series = read(status, body, namespace)
         except ValueError as error:
-            return Answer(flaw=str(error))
+            return PrometheusAnswer(flaw=str(error))
         if series.now is not None:
             self._compare(series.now, sent, received)
         return answer(series, pods, self._ahead or 0.0)
@@ -153,9 +153,9 @@ def _take(series: Series, labels: Mapping[str, str], now: float, value: float, n
         (series.times if TIME in labels else series.values).setdefault(pod, []).append(value)
 
 
-def answer(series: Series, pods: Mapping[str, str], ahead: float = 0.0) -> Answer:
+def answer(series: Series, pods: Mapping[str, str], ahead: float = 0.0) -> PrometheusAnswer:
     """Return the counts of pods (uid by name). ``ahead``: the clock of Prometheus less that of the counts."""
-    counts: list[Count] = []
+    counts: list[ScrapedCount] = []
     flaws: list[str] = []
     for name, uid in pods.items():
         values, times = series.values.get(name, []), series.times.get(name, [])
@@ -168,9 +168,9 @@ def answer(series: Series, pods: Mapping[str, str], ahead: float = 0.0) -> Answe
         elif not math.isfinite(times[0]):
             flaws.append(f"{FIELD}: pod {name} was scraped at no time")
         else:
-            counts.append(Count(uid, int(values[0]), times[0] - ahead))
+            counts.append(ScrapedCount(uid, int(values[0]), times[0] - ahead))
     more = f" (and {len(flaws) - 1} more pods)" if len(flaws) > 1 else ""
-    return Answer(tuple(counts), flaws[0] + more if flaws else "")
+    return PrometheusAnswer(tuple(counts), flaws[0] + more if flaws else "")
 
 
 def _nothing(name: str, unnamed: int) -> str:

@@ -32,7 +32,7 @@ from punctual.rates.model import (
     PodsReported,
     RateApplied,
     RateDeleted,
-    Seen,
+    ReportedPod,
     key_of,
 )
 from punctual.runtime.actor import Actor
@@ -112,7 +112,9 @@ class Rates(Kind[KnownRate]):
     def reported(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
         """Take in what a node's report says of pods that are no chunk pods."""
         if self._told:
-            seen = tuple(Seen(pod.uid, pod.done, pod.written, pod.cap, pod.period) for pod in pods if not pod.over)
+            seen = tuple(
+                ReportedPod(pod.uid, pod.done, pod.written, pod.cap, pod.period) for pod in pods if not pod.over
+            )
             self._mailbox.put(PodsReported(node, self._clock.monotonic(), seen))
 
     def tick(self) -> None:

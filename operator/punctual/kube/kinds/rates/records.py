@@ -11,7 +11,7 @@ from punctual.kube.known.rates import KnownRate
 from punctual.kube.translate import not_allowed
 from punctual.notation.quantity import format_cores
 from punctual.rates.model import Member, MembersSeen, RateApplied, RateStatus, Record, TargetRate
-from punctual.scheduling.model.job import Verdict
+from punctual.verdict import Verdict
 
 MOST: Final = 100.0
 """Highest rate that is shown, a part of the rate alone: counts may jump."""

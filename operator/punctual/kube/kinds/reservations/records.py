@@ -44,9 +44,9 @@ def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> di
     return {**made.manifest(), "conditions": found}
 
 
-def _window(window: ReservationWindow) -> api.ReservedWindow:
+def _window(window: ReservationWindow) -> api.WindowStatus:
     assert window.state is not None
-    return api.ReservedWindow(
+    return api.WindowStatus(
         start=window.start,
         end=window.end,
         state=window.state,

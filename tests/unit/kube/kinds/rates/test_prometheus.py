@@ -12,7 +12,7 @@ from clocks import clock
 
 from punctual.kube.kinds.rates import prometheus
 from punctual.kube.kinds.rates.prometheus import LARGEST, NO_URL, TIME, Prometheus, answer, check_url, read
-from punctual.rates.model import Count
+from punctual.rates.model import ScrapedCount
 
 NOW = 1893456000.0
 PODS = {"p": "uid-p", "q": "uid-q"}
@@ -32,11 +32,11 @@ def body(*samples):
 
 
 GOOD = body(*both("p", 7), *both("q", "8.9", NOW - 1.0))
-COUNTS = (Count("uid-p", 7, NOW - 2.5), Count("uid-q", 8, NOW - 1.0))
+COUNTS = (ScrapedCount("uid-p", 7, NOW - 2.5), ScrapedCount("uid-q", 8, NOW - 1.0))
 
 
 def test_counts_are_taken_with_the_times_at_which_they_were_scraped():
-    assert answer(read(200, GOOD, "a"), PODS) == prometheus.Answer(COUNTS)
+    assert answer(read(200, GOOD, "a"), PODS) == prometheus.PrometheusAnswer(COUNTS)
     ahead = answer(read(200, GOOD, "a"), PODS, ahead=NOW)
     assert [count.at for count in ahead.counts] == [-2.5, -1.0]
 
@@ -143,8 +143,8 @@ async def test_it_is_not_asked_without_an_address_or_pods(served):
     async def handler(_):
         pytest.fail("it was asked")
 
-    assert await count(Prometheus("", clock())) == prometheus.Answer(flaw=NO_URL)
-    assert await count(await served(handler), {}) == prometheus.Answer()
+    assert await count(Prometheus("", clock())) == prometheus.PrometheusAnswer(flaw=NO_URL)
+    assert await count(await served(handler), {}) == prometheus.PrometheusAnswer()
 
 
 async def test_it_is_never_followed_to_another_address(served):

@@ -12,10 +12,10 @@ from punctual import wire
 from punctual.kube import api
 from punctual.kube.api.resources import POOLS, TARGET_RATES
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.kinds.rates.prometheus import Answer
+from punctual.kube.kinds.rates.prometheus import PrometheusAnswer
 from punctual.kube.kinds.rates.rates import Rates
 from punctual.kube.leader.kinds import Kinds
-from punctual.rates.model import Count
+from punctual.rates.model import ScrapedCount
 
 CREATED = "2030-01-01T00:00:00Z"
 
@@ -62,7 +62,7 @@ class Scripted:
         return await self.asked[-1][-1]
 
     def answer(self, *counts, flaw=""):
-        self.asked[-1][-1].set_result(Answer(counts, flaw))
+        self.asked[-1][-1].set_result(PrometheusAnswer(counts, flaw))
 
 
 class Stage:
@@ -301,7 +301,7 @@ async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
         stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
         await stage.turn()
         if not stage.prometheus.asked[-1][-1].done():
-            stage.prometheus.answer(Count("p", int(20 * point.cap * second), stage.now))
+            stage.prometheus.answer(ScrapedCount("p", int(20 * point.cap * second), stage.now))
         await stage.turn()
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     for second in range(60, 110):

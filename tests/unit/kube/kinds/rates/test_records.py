@@ -9,7 +9,8 @@ from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.kinds.rates.records import applied, members, rate_status, to_record
-from punctual.rates.model import Member, RateStatus, Record, Verdict
+from punctual.rates.model import Member, RateStatus, Record
+from punctual.verdict import Verdict
 
 NOW = 1893456000.0
 

@@ -15,8 +15,8 @@ from punctual.kube.known.directory import Directory
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
+from punctual.verdict import Verdict
 
 DAY = 86400.0
 BEGIN = 1_900_000_000.0
