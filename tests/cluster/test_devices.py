@@ -88,7 +88,7 @@ async def test_a_promise_is_kept_on_devices_and_another_refused_because_of_them(
         assert answers["kept"]["reason"] == "Feasible"
         for name in ("too-soon", "too-wide"):
             assert answers[name]["reason"] == "InfeasibleCapacity"
-            assert f"its nodes have {GPU} for the fewest: 2 processors" in answers[name]["message"]
+            assert f"the scarcest on its nodes is {GPU}, enough for 2 processors" in answers[name]["message"]
         assert answers["too-many"]["reason"] == answers["a-guest"]["reason"] == "PodTooLarge"
         assert f"request 2 {GPU} (main 2); a processor of pool {pool} has 1" in answers["too-many"]["message"]
         assert f"request 1 {GPU}, which is a part of the processors" in answers["a-guest"]["message"]

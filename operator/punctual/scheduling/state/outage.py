@@ -29,7 +29,7 @@ def why_none(processors: Processors, spec: PoolSpec) -> str:
 def scarcest(processors: Processors, spec: PoolSpec) -> str:
     """Return which resource limits the number of a pool's processors, if those have more than CPU and memory."""
     found = processors.scarcity.scarcest() if spec.others else None
-    return f"its nodes have {found[0]} for the fewest: {some(found[1], 'processor')}" if found else ""
+    return f"the scarcest on its nodes is {found[0]}, enough for {some(found[1], 'processor')}" if found else ""
 
 
 def closed(processors: Processors, spec: PoolSpec, now: float) -> str:
