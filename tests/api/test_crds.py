@@ -40,7 +40,7 @@ from punctual.kube.api import (
     parse_status,
 )
 from punctual.kube.known.jobs import Owner
-from punctual.kube.translate import job_status
+from punctual.kube.known.translate import job_status
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.verdict import Verdict
 

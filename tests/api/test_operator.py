@@ -16,8 +16,8 @@ import pytest
 
 from punctual import errors
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, NODES, PODS, POOLS, PROFILES
-from punctual.kube.cluster.pod_manifest import pod_name
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import pod_name
 from punctual.labels import JOB_UID_LABEL
 from punctual.notation.duration import format_time, parse_time
 from punctual.scheduling.model.job import Chunk

@@ -22,8 +22,8 @@ from ports import kept_port
 
 from punctual import errors
 from punctual.kube.api.resources import POOLS, PROFILES, RESERVATIONS, TARGET_RATES
-from punctual.kube.cluster.pod_manifest import pod_name
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import pod_name
 from punctual.scheduling.model.job import Chunk
 
 ROOT = Path(__file__).parents[2]

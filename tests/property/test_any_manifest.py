@@ -28,7 +28,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pods import project_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.directory import Directory
-from punctual.kube.translate import to_pool_record, to_pool_spec, to_record
+from punctual.kube.known.translate import to_pool_record, to_pool_spec, to_record
 from punctual.kube.writes.operations import CreatePod, PutStatus
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported

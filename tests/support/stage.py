@@ -18,7 +18,7 @@ from server import job, pool
 from punctual import errors, wire
 from punctual.kube import api
 from punctual.kube.api.resources import CONFIG_MAPS, JOBS, LEASES, NODES, PODS, POOLS
-from punctual.kube.translate import to_record
+from punctual.kube.known.translate import to_record
 from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.ranges import Ranges

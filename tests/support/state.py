@@ -6,7 +6,7 @@ from world import World
 
 from punctual.kube import api
 from punctual.kube.known.jobs import Owner
-from punctual.kube.translate import job_status, pool_status, to_pool_spec
+from punctual.kube.known.translate import job_status, pool_status, to_pool_spec
 from punctual.notation.duration import format_duration, format_time
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.pool_spec import PoolSpec

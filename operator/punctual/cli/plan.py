@@ -19,8 +19,8 @@ from punctual.errors import PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.oversize import refusal
+from punctual.kube.known.translate import job_status, pool_missing
 from punctual.kube.snapshot import EPOCH, Snapshot, settle
-from punctual.kube.translate import job_status, pool_missing
 from punctual.notation.duration import format_time, parse_time
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind

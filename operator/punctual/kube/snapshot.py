@@ -17,7 +17,7 @@ from punctual.kube.kinds.profiles import records as profile_records
 from punctual.kube.kinds.reservations.records import restore
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.oversize import kept
-from punctual.kube.translate import (
+from punctual.kube.known.translate import (
     MOST_NODES,
     cost_in_force,
     not_allowed,

@@ -18,9 +18,9 @@ from punctual.cli.cluster.tables import job_document
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.api import DivisibleJob
 from punctual.kube.known.jobs import JobInTerm, KnownJob, Owner
+from punctual.kube.known.translate import job_status
 from punctual.kube.metrics import Metrics
 from punctual.kube.page.model import Reading, page
-from punctual.kube.translate import job_status
 from punctual.notation.duration import format_duration, format_time, parse_time
 from punctual.scheduling.state.tracking import BACK_AFTER, LATE_AFTER
 from punctual.view.jobs import job_of

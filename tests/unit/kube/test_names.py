@@ -8,8 +8,9 @@ import pytest
 from punctual.kube.actors.results import readable
 from punctual.kube.actors.taints import Taints
 from punctual.kube.cluster.events import EventRecorder, event_name
-from punctual.kube.cluster.pod_manifest import label, pod_name, results_name, toleration
+from punctual.kube.cluster.pod_manifest import label, toleration
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import pod_name, results_name
 from punctual.runtime.clock import ServerClock
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.job import Chunk

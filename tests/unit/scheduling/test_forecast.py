@@ -7,7 +7,7 @@ import pytest
 from world import TICK, Worker, World, job
 
 from punctual import reasons
-from punctual.kube.translate import job_state
+from punctual.kube.known.translate import job_state
 from punctual.scheduling.model.actions import WriteStatus
 from punctual.scheduling.model.events import JobDeleted, Progress, Reported
 from punctual.scheduling.model.job import Chunk

@@ -14,10 +14,11 @@ from punctual.errors import ClusterError, NotFound
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, is_chunk_of
+from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod
 from punctual.kube.cluster.pods import project_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.jobs import KnownJob
+from punctual.kube.known.pod_names import is_chunk_of
 from punctual.kube.writes.operations import CreatePod, DeletePod, LimitPod, Operation, Outcome
 from punctual.kube.writes.writer import Writer, WriterOwner
 from punctual.labels import ATTEMPT, BEGIN, KIND_LABEL

@@ -19,7 +19,7 @@ from punctual.kube.api.conditions import transition_times
 from punctual.kube.api.resources import JOBS, PODS, POOLS
 from punctual.kube.cluster.events import Regarding
 from punctual.kube.known.jobs import KnownJob
-from punctual.kube.translate import job_status, pool_status, to_pool_spec
+from punctual.kube.known.translate import job_status, pool_status, to_pool_spec
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import Annotate, DeleteObject, PutStatus
 from punctual.labels import OFFERED_END, TURN

@@ -10,8 +10,8 @@ from typing import Final
 from punctual import metric_names as names
 from punctual import reasons
 from punctual.kube.known.jobs import KnownJob
+from punctual.kube.known.translate import job_state
 from punctual.kube.metrics import Metrics
-from punctual.kube.translate import job_state
 from punctual.runtime.clock import ServerClock
 from punctual.scheduling.model.job import JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from punctual.kube.api.resources import CONFIG_MAPS
-from punctual.kube.cluster.pod_manifest import label, owner_reference, results_name
+from punctual.kube.cluster.pod_manifest import label, owner_reference
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import results_name
 from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, Operation, Outcome, Patch
 from punctual.labels import JOB_LABEL, JOB_UID_LABEL
 from punctual.scheduling.model.actions import StoreResult

@@ -7,11 +7,11 @@ only one pod. Source: the VolumeBinding and VolumeRestrictions plugins of kube-s
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from punctual.kube.cluster.pod_needs import PodNeeds, say_terms, term_of
-from punctual.scheduling.model.node_rules import NodeRules, Requirement, Rule, Term
+from punctual.scheduling.model.node_rules import Fit, Requirement, Rule, Term
 
 ONE_POD: Final = "ReadWriteOncePod"
 _SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
@@ -48,14 +48,6 @@ class StorageClass(NamedTuple):
     """Its claims wait for their first pod."""
     topologies: tuple[Term, ...]
     default: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Which nodes a job's pods may run on, and how many pods there may be at a time (None: any number)."""
-
-    rules: NodeRules
-    most: int | None = None
 
 
 def project_claim(body: Json) -> VolumeClaim:

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from punctual.kube.api.names import LONGEST_LABEL, LONGEST_NAME, shorten, with_digest
+from punctual.kube.api.names import LONGEST_LABEL, shorten
 from punctual.kube.cluster.requests import beside, names_memory
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import pod_name
 from punctual.labels import (
     ATTEMPT,
     BEGIN,
@@ -32,7 +33,6 @@ from punctual.labels import (
 )
 from punctual.notation.duration import format_time, parse_duration
 from punctual.notation.quantity import format_bytes, format_cores, parse_quantity
-from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import Resources
@@ -58,8 +58,6 @@ _MESSAGES: Final = 12288
 LEAST_CPU: Final = 0.001
 """Cores that the work requests at least, whatever the other containers leave."""
 LEAST_MEMORY: Final = 2**20
-RESULTS_SUFFIX: Final = "-results"
-_POD_NAME = 53  # a pod's name is a hostname too, which has at most 63 characters
 
 
 class InputStep(NamedTuple):
@@ -92,22 +90,6 @@ def message_limit(spec: Mapping[str, Any]) -> int:
     """
     containers = sum(len(spec.get(kind) or ()) for kind in ("initContainers", "containers", "ephemeralContainers"))
     return min(_MESSAGE, _MESSAGES // max(1, containers))
-
-
-def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
-    """Return the unique name of this attempt's pod."""
-    about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
-    return with_digest(owner.name, about, _POD_NAME)
-
-
-def results_name(job: str) -> str:
-    """Return the name of the ConfigMap with the results of a job (its name) without a reduce step."""
-    return f"{shorten(job, LONGEST_NAME - len(RESULTS_SUFFIX))}{RESULTS_SUFFIX}"
-
-
-def is_chunk_of(owner: Owner, pod: PodObserved) -> bool:
-    """Return whether a pod is in the job's namespace under the name of the attempt that it claims to be."""
-    return (pod.namespace, pod.name) == (owner.namespace, pod_name(owner, pod))
 
 
 def chunk_pod(

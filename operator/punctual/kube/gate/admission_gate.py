@@ -22,7 +22,6 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.claims import Fit
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pod_manifest import IMAGE, InputStep, chunk_pod, input_volumes
 from punctual.kube.cluster.pod_needs import PodNeeds, pod_needs
@@ -31,7 +30,7 @@ from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.known.jobs import KnownJob, Owner
 from punctual.kube.known.pools import KnownPool
-from punctual.kube.translate import (
+from punctual.kube.known.translate import (
     cost_in_force,
     not_allowed,
     to_job,
@@ -40,6 +39,7 @@ from punctual.kube.translate import (
 )
 from punctual.profiles.learning import Learned
 from punctual.scheduling.model.job import Chunk, Job, Kind
+from punctual.scheduling.model.node_rules import Fit
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import Resources
 

@@ -31,12 +31,12 @@ from punctual.kube.kinds.profiles.profiles import Profiles
 from punctual.kube.kinds.rates.prometheus import Prometheus
 from punctual.kube.kinds.rates.rates import Rates
 from punctual.kube.kinds.reservations.reservations import Reservations
+from punctual.kube.known.translate import to_speeds
 from punctual.kube.leader.kinds import Kinds
 from punctual.kube.metrics import Metrics
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.late import LateReader
 from punctual.kube.takeover.takeover import Takeover
-from punctual.kube.translate import to_speeds
 from punctual.kube.writes.writer import Writer, WriterOwner
 from punctual.profiles.learning import AskedSpeeds, Learning
 from punctual.scheduling.pool import Pool

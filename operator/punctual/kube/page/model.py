@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.reservations import KnownReservation
-from punctual.kube.translate import explanation, job_state
+from punctual.kube.known.translate import explanation, job_state
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.view import PlacedWork, PoolView

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
+from punctual.kube.known.translate import job_status
 from punctual.kube.page.model import Reading
-from punctual.kube.translate import job_status
 from punctual.view.jobs import job_of
 from punctual.view.why import why
 

@@ -217,3 +217,11 @@ def _integer(text: str | None) -> int | None:
         return None
     number = int(text)
     return number if -_LARGEST <= number < _LARGEST else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Which nodes a job's pods may run on, and how many pods there may be at a time (None: any number)."""
+
+    rules: NodeRules
+    most: int | None = None

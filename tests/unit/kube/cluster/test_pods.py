@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, is_chunk_of, memory_of, pod_name
+from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, memory_of
 from punctual.kube.cluster.pods import ForeignPod, project_pod
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import is_chunk_of, pod_name
 from punctual.scheduling.model.events import Helper, PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -12,7 +12,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.requests import requested
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.directory import Directory
-from punctual.kube.translate import to_pool_spec
+from punctual.kube.known.translate import to_pool_spec
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.resources import Resources
 

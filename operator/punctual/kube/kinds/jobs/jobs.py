@@ -27,9 +27,9 @@ from punctual.kube.kinds.jobs.settled import depends_on_others, is_due, put_asid
 from punctual.kube.kinds.jobs.waiting import WaitingJobs
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Signal
+from punctual.kube.known.translate import to_record, undecided, without_decision
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.kind import Kind
-from punctual.kube.translate import to_record, undecided, without_decision
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch
 from punctual.scheduling.chunks import ledger

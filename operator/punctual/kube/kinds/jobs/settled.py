@@ -24,7 +24,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.known.jobs import ENDED, KnownJob, settled
 from punctual.kube.known.oversize import MARK
-from punctual.kube.translate import undecided
+from punctual.kube.known.translate import undecided
 from punctual.scheduling.model.events import PodObserved
 
 EDGE: Final = frozenset({

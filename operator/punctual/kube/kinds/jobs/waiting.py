@@ -13,7 +13,7 @@ from punctual.kube.api.resources import JOBS
 from punctual.kube.cluster.events import Regarding
 from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.known.jobs import KnownJob
-from punctual.kube.translate import delayed, pool_missing, undecided
+from punctual.kube.known.translate import delayed, pool_missing, undecided
 from punctual.kube.writes.keys import Key
 from punctual.scheduling.model.job import JobRecord
 

@@ -25,8 +25,8 @@ from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.events import Regarding
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.pools import KnownPool
+from punctual.kube.known.translate import to_pool_record, to_pool_spec, to_selectors
 from punctual.kube.takeover.kind import Kind
-from punctual.kube.translate import to_pool_record, to_pool_spec, to_selectors
 from punctual.kube.writes.keys import Key, finalizers_key
 from punctual.kube.writes.operations import Patch, PutStatus, replace_list
 from punctual.labels import GROUP

@@ -21,8 +21,8 @@ from punctual.kube.cluster.client import Json
 from punctual.kube.kinds.profiles.records import profile_status, restore
 from punctual.kube.known.profiles import KnownProfile
 from punctual.kube.known.store import metadata_of
+from punctual.kube.known.translate import to_by_hand
 from punctual.kube.takeover.kind import Kind
-from punctual.kube.translate import to_by_hand
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
 from punctual.profiles.samples import Samples, Where

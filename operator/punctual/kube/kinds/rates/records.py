@@ -8,7 +8,7 @@ from punctual.kube import api
 from punctual.kube.api.conditions import conditions
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.known.rates import KnownRate
-from punctual.kube.translate import not_allowed
+from punctual.kube.known.translate import not_allowed
 from punctual.notation.quantity import format_cores
 from punctual.rates.model import Member, MembersSeen, RateApplied, RateStatus, Record, TargetRate
 from punctual.verdict import Verdict

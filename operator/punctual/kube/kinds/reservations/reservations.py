@@ -22,8 +22,8 @@ from punctual.kube.kinds.reservations.records import reservation_status, restore
 from punctual.kube.known.pools import KnownPool
 from punctual.kube.known.reservations import KnownReservation, holds_nothing
 from punctual.kube.known.store import Signal, metadata_of
+from punctual.kube.known.translate import not_allowed
 from punctual.kube.takeover.kind import Kind
-from punctual.kube.translate import not_allowed
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import PutStatus
 from punctual.reservations.windows import HELD, Note, PoolTerms, Refusal

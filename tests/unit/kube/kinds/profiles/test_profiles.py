@@ -16,7 +16,7 @@ from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.kinds.profiles.profiles import PAUSE, Profiles
 from punctual.kube.known.directory import Directory
-from punctual.kube.translate import to_by_hand, to_speeds
+from punctual.kube.known.translate import to_by_hand, to_speeds
 from punctual.profiles.learning import Learning
 from punctual.profiles.samples import MOST, Where, cost
 from punctual.scheduling.model.actions import Measured

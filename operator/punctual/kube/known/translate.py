@@ -17,9 +17,8 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.conditions import TransitionTimes, conditions
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
-from punctual.kube.cluster.claims import Fit
-from punctual.kube.cluster.pod_manifest import pod_name, results_name
 from punctual.kube.known.jobs import Owner
+from punctual.kube.known.pod_names import pod_name, results_name
 from punctual.kube.known.pools import KnownPool
 from punctual.notation.duration import format_duration, format_time
 from punctual.profiles.learning import AskedSpeeds, Learned
@@ -27,7 +26,7 @@ from punctual.profiles.samples import ByHand
 from punctual.profiles.samples import cost as profile_cost
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Offer, PilotSample, Promise, Transfers
-from punctual.scheduling.model.node_rules import ANY_NODE
+from punctual.scheduling.model.node_rules import ANY_NODE, Fit
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
 from punctual.scheduling.model.resources import Resources

@@ -13,7 +13,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.conditions import transition_times
 from punctual.kube.known.jobs import Owner
-from punctual.kube.translate import (
+from punctual.kube.known.translate import (
     delayed,
     job_state,
     job_status,
