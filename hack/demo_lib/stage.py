@@ -59,7 +59,7 @@ class Stage:
         news = self._follower.wait(LOOK)
         now = time.time()
         self._recorder.note(news, now)
-        self.board.take(news)
+        self.board.apply(news)
         if self._live is None:
             for line in self._teller.tell(self.board, now):
                 print(time.strftime("%H:%M:%S"), line, flush=True)

@@ -224,7 +224,7 @@ class _Kept:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._room = most // 2 if most != resource.RLIM_INFINITY else _MANY
 
-    def of(self, pod: str) -> Callable[[str], str]:
+    def reader_of(self, pod: str) -> Callable[[str], str]:
         """Return a reader of this pod's files. It raises the same errors as ``_read``."""
         handles = self._pods.setdefault(pod, {})
 
@@ -374,7 +374,7 @@ class Hierarchy:
         Raises VanishedError if the pod is gone.
         """
         containers = self.containers(pod)
-        read = self._kept.of(pod)
+        read = self._kept.reader_of(pod)
         found = {pod: self._cap(pod, read)}
         for container in containers:
             with contextlib.suppress(VanishedError):  # a container that ends is not an error
@@ -383,7 +383,7 @@ class Hierarchy:
 
     def use(self, pod: str, containers: Iterable[str]) -> Use:
         """Return the CPU used by the pod, and how it and its containers were throttled. Raises VanishedError."""
-        read = self._kept.of(pod)
+        read = self._kept.reader_of(pod)
         counters = read(f"{pod}/cpu.stat")
         if self.version == "v2":
             cpu, scale = _used(counters), 1e6
@@ -401,7 +401,7 @@ class Hierarchy:
 
         It raises CgroupError and VanishedError.
         """
-        return self._kept.of(pod)
+        return self._kept.reader_of(pod)
 
     def forget(self, pod: str) -> None:
         """Close the open files of a pod."""
@@ -418,7 +418,7 @@ class Hierarchy:
 
     def _cores(self) -> float:
         name = "cpuset.cpus.effective" if self.version == "v2" else "cpuset/cpuset.effective_cpus"
-        cores, read = float(os.cpu_count() or 1), self._kept.of(self.root)
+        cores, read = float(os.cpu_count() or 1), self._kept.reader_of(self.root)
         with contextlib.suppress(CgroupError, ValueError):  # a kernel without cpuset
             cores = _cpus(read(f"{self.root}/{name}"))
         with contextlib.suppress(CgroupError):  # the root cgroup of a machine has none
@@ -474,7 +474,7 @@ class Hierarchy:
             name, least = "cpu.idle", 1
         else:
             name, least = ("cpu.weight", 1) if self.version == "v2" else ("cpu.shares", 2)
-        if int(self._kept.of(pod)(f"{pod}/{name}")) == least:
+        if int(self._kept.reader_of(pod)(f"{pod}/{name}")) == least:
             return False
         write_file(f"{pod}/{name}", str(least))
         return True

@@ -96,7 +96,7 @@ class GuestMemory:
         if folder in self._asked:
             return
         try:
-            there = self._marks.of(folder)
+            there = self._marks.mark_of(folder)
         except VanishedError:
             return
         except CgroupError as error:

@@ -111,7 +111,7 @@ class Marks:
                 self._kind = kind
         return self._kind
 
-    def of(self, pod: str) -> int:
+    def mark_of(self, pod: str) -> int:
         """Read the mark of a pod: without one, a number that no memory reaches.
 
         Raises CgroupError and VanishedError.

@@ -169,7 +169,7 @@ class Steering:
         elif now - one.began >= one.order.sample - 0.5:
             dt = now - one.began
             sample = Sample(dt, units - one.units, (cpu - one.cpu) / dt, cap or one.cap or one.told)
-            (one.governor.take if one.joined else one.governor.join)(sample)
+            (one.governor.observe if one.joined else one.governor.join)(sample)
             one.began, one.units, one.cpu, one.joined = now, units, cpu, True
         # what is left is known exactly; the governor only estimates it between two looks
         one.governor.line.units = self._total(one) - units

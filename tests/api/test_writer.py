@@ -72,7 +72,7 @@ class Term:
         return [outcome.result for outcome in self.outcomes]
 
     def expected(self, key: str) -> set[str]:
-        return set(self.writer._expected.of(key))
+        return set(self.writer._expected.pods_of(key))
 
 
 @asynccontextmanager

@@ -126,7 +126,7 @@ class Step:
             if k < LEARNED and before > 0.0:
                 self.first.append((last / before, drive / self.b / before, p / before))
             ratios.append(expected / self.governor.reference)
-            self.governor.take(Sample(1.0, p, caps[k], caps[k]))
+            self.governor.observe(Sample(1.0, p, caps[k], caps[k]))
         judged = [ratio - 1.0 for ratio in ratios[self.judged :]]
         return (max((k + 1 for k, one in enumerate(judged) if abs(one) > BAND), default=0), least, *swings(judged))
 
@@ -207,7 +207,7 @@ def times():
 
         def tick(governor=governor, rng=rng):
             cap = governor.wish().cap
-            governor.take(Sample(1.0, 9.4 * cap * rng.uniform(0.9, 1.1), cap, cap))
+            governor.observe(Sample(1.0, 9.4 * cap * rng.uniform(0.9, 1.1), cap, cap))
             if governor.untuned is not None:
                 governor.adopt(searched(governor.untuned, 0.05))
 
@@ -239,7 +239,7 @@ def half_speed(noise):
             before, expected = a * p + drive, a * expected + drive
             p = max(0.0, before * (1.0 + noise * rng.gauss(0.0, 1.0)))
             ratios.append(expected / governor.reference - 1.0)
-            governor.take(Sample(1.0, p, cap, cap))
+            governor.observe(Sample(1.0, p, cap, cap))
         for name, start in (("slower", 150), ("given_back", 300)):
             # in its band for ten periods, as noise alone may leave it later
             took[name].append(

@@ -179,7 +179,7 @@ def may_be_cut(demand, timeline):
 def taken(timeline, placement):
     """Return the ground behind a booking."""
     after = timeline.copy()
-    after.take(placement)
+    after.occupy(placement)
     return after
 
 

@@ -148,7 +148,7 @@ def check_size(world, pod, message):
     assert others, message
     assert any(name in message for name in others)
     bodies = {body["metadata"]["name"]: body for body in world.cluster.nodes}
-    for seen in world.caches.inventory.of(POOL):
+    for seen in world.caches.inventory.events_of(POOL):
         if rules_out(pod, bodies[seen.name]):
             continue
         count = int(min(seen.cpu / 0.1 + 1e-9, seen.memory // PROCESSOR["memory"]))

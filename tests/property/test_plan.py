@@ -104,7 +104,7 @@ class Plain:
             got = place(demand, found.after)
             if isinstance(got, Shortfall):
                 return got
-            found.after.take(got)
+            found.after.occupy(got)
             found.placements.append(got)
         return found
 
@@ -112,7 +112,7 @@ class Plain:
         got = place(demand, self.after)
         if not isinstance(got, Shortfall):
             after = self.after.copy()
-            after.take(got)
+            after.occupy(got)
             return Plain(self.timeline, [*self.placements, got], after)
         if overloaded or not self.placements:
             return got
@@ -202,7 +202,7 @@ def test_who_surely_fits_does_fit_whatever_comes_before(ready, questions, fine):
     for demand in demands[: surely_fit(timeline, demands)]:
         placement = place(demand, timeline)
         assert not isinstance(placement, Shortfall)
-        timeline.take(placement)
+        timeline.occupy(placement)
 
 
 @given(ready, st.integers(0, 40))
@@ -271,7 +271,7 @@ def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue
         if isinstance(got, Shortfall):
             missed.append(got)
         else:
-            after.take(got)
+            after.occupy(got)
             alone.append(got)
     row = LazyPlan(timeline)
     assert row.follow(demands) == missed
@@ -288,7 +288,7 @@ def long_queue(begin=0, **changed):
         for n, due in enumerate(np.arange(1500.0, 1560.0).tolist())
     ]
     first = place(demands[0], timeline)
-    timeline.take(first)
+    timeline.occupy(first)
     return demands[1:], timeline, first
 
 
@@ -311,4 +311,4 @@ def test_what_is_placed_at_once_is_what_each_would_get_by_itself(queue):
     demands, timeline, first = queue
     for placement in place_next(demands, timeline, first):
         assert same(placement, place(placement.demand, timeline))
-        timeline.take(placement)
+        timeline.occupy(placement)

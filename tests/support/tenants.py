@@ -66,7 +66,7 @@ class Tenants:
             self.caches.informers[0]._told(body)
         self.pool = Pool(1)
         self.spec = self.gate._processor(self.caches.directory.pools.named(POOL))
-        self.pool.restore(self.now, [PoolApplied(self.spec), *self.caches.inventory.of(POOL)])
+        self.pool.restore(self.now, [PoolApplied(self.spec), *self.caches.inventory.events_of(POOL)])
         self.step()
 
     def close(self):

@@ -178,7 +178,7 @@ class Replica:
         there = self._there()
         uids = {body["metadata"]["uid"] for body in there}
         for kind, resource in KINDS.items():
-            for uid, known in dict(self.caches.directory.of(resource.plural)).items():
+            for uid, known in dict(self.caches.directory.store_of(resource.plural)).items():
                 if uid not in uids:
                     self.observe("DELETED", {"kind": kind, "metadata": metadata_of(known)})
         for body in there:

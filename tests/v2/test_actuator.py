@@ -470,12 +470,12 @@ class ActuatorTest(unittest.TestCase):
         marks = Marks(node.hierarchy)
         assert marks.kind == ("high" if node.hierarchy.version == "v2" else "soft")
         folders = [node.qos, node.kubepods, node.main]
-        before = [marks.of(folder) for folder in (node.pod, *folders)]
+        before = [marks.mark_of(folder) for folder in (node.pod, *folders)]
         assert min(before) > 1 << 60
         self.marked(node, marks, 48 * MIB)
-        assert [marks.of(folder) for folder in (node.pod, *folders)] == [48 * MIB, *before[1:]]
+        assert [marks.mark_of(folder) for folder in (node.pod, *folders)] == [48 * MIB, *before[1:]]
         marks.remove(node.pod)
-        assert [marks.of(folder) for folder in (node.pod, *folders)] == before
+        assert [marks.mark_of(folder) for folder in (node.pod, *folders)] == before
 
     def test_a_mark_takes_from_a_guest_what_the_kernel_can_take_and_leaves_it_what_it_holds(self):
         node = self.node()

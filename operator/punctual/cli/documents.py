@@ -58,7 +58,7 @@ def documents(text: str, source: str) -> Iterator[Json]:
         try:
             found = list(_json(text))
         except ValueError:  # read again as YAML: that error names the line
-            found = [_Values().of(node) for node in yaml.compose_all(text, Loader=_Loader)]
+            found = [_Values().value_of(node) for node in yaml.compose_all(text, Loader=_Loader)]
     except yaml.YAMLError as error:
         raise PunctualError(f"{source}: cannot be read: {error}") from error
     except RecursionError as error:
@@ -102,7 +102,7 @@ class _Values:
     def __init__(self) -> None:
         self._made: dict[yaml.Node, Any] = {}
 
-    def of(self, node: yaml.Node) -> Any:
+    def value_of(self, node: yaml.Node) -> Any:
         """Return the value of a node. Raises ConstructorError if there is none."""
         if isinstance(node, yaml.ScalarNode):
             value = _scalar(node)
@@ -113,7 +113,7 @@ class _Values:
             return self._made[node]
         self._made[node] = self
         if isinstance(node, yaml.SequenceNode):
-            self._made[node] = [self.of(item) for item in node.value]
+            self._made[node] = [self.value_of(item) for item in node.value]
         else:
             self._made[node] = self._mapping(node)
         return self._made[node]
@@ -126,13 +126,13 @@ class _Values:
                 for one in reversed(value.value if isinstance(value, yaml.SequenceNode) else [value]):
                     if not isinstance(one, yaml.MappingNode):
                         raise _refused(one, "<<: is not an object")
-                    found |= self.of(one)
+                    found |= self.value_of(one)
                 continue
             name = _name(key)
             if name in own:
                 raise _refused(key, f"{name}: appears twice in one object")
             own.add(name)
-            found[name] = self.of(value)
+            found[name] = self.value_of(value)
         return found
 
 

@@ -35,7 +35,7 @@ def watch(names: Sequence[str], *, kubectl: Kubectl, namespace: str | None, reco
             while True:
                 news = follower.wait(LOOK)
                 recorder.note(news, time.time())
-                board.take(news)
+                board.apply(news)
                 _show(board, names, console, live, teller)
                 if _over(board, names, patience=PATIENCE - (time.monotonic() - began)):
                     break

@@ -126,7 +126,7 @@ class Adaptive:
         if self._follow is not None:
             self._follow.rest()
 
-    def take(self, seen: Sample) -> None:
+    def observe(self, seen: Sample) -> None:
         """Take the sample of a period. One without length says nothing but what was done."""
         if seen.dt < SHORT * self.period:
             self.line.advance(seen.units, max(0.0, seen.dt))
@@ -138,7 +138,7 @@ class Adaptive:
         self._learner.learn(progress, seen.cores)
         if self._follow is not None:
             before = self._follow.model
-            self._follow.take(seen)
+            self._follow.observe(seen)
             if self._follow.model is not before:
                 self.untuned = self._follow.model
             self._renew()

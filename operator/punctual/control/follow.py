@@ -125,7 +125,7 @@ class Follow:
         self._inputs.extend([past[0]] * len(self._inputs))
         self._inputs.extend(past)
 
-    def take(self, seen: Sample) -> None:
+    def observe(self, seen: Sample) -> None:
         """Take the sample of a period."""
         self.line.advance(seen.units, max(0.0, seen.dt))
         if seen.dt < SHORT * self.period:

@@ -34,7 +34,7 @@ class Wish:
 class Governor(Protocol):
     """Steers one pod."""
 
-    def take(self, seen: Sample) -> None:
+    def observe(self, seen: Sample) -> None:
         """Take the sample of a period."""
 
     def wish(self) -> Wish:
@@ -47,7 +47,7 @@ class Hold:
 
     cap: float
 
-    def take(self, seen: Sample) -> None:
+    def observe(self, seen: Sample) -> None:
         """Ignore what happens."""
 
     def wish(self) -> Wish:

@@ -58,7 +58,7 @@ class _Filter:
         spread = y1 * y1 * self.aa + 2.0 * y1 * u * self.ab + u * u * self.bb
         return abs(y - self.a * y1 - self.b * u) / math.sqrt(1.0 + max(spread, 0.0))  # rounding may make it negative
 
-    def take(self, y1: float, u: float, y: float, keep: float) -> None:
+    def observe(self, y1: float, u: float, y: float, keep: float) -> None:
         """Take one sample; ``keep``: weight of all earlier ones."""
         error = y - self.a * y1 - self.b * u
         ga, gb = self.aa * y1 + self.ab * u, self.ab * y1 + self.bb * u
@@ -117,7 +117,7 @@ class Learner:
         self._moved += part * (away * away * (1.0 - part) - self._moved)
         keep = 1.0 if self.dull else FORGETTING
         for delay, one in enumerate(self._filters):
-            one.take(y1, self.past[-1 - delay], y, keep)
+            one.observe(y1, self.past[-1 - delay], y, keep)
         self.samples += 1
         self._judge()
 

@@ -31,7 +31,7 @@ class Cluster:
         for st in self.guests.values():
             for name in [*(c.node for c in st.record.chunks), *(arrival.node for arrival in st.arrivals)]:
                 if name in self.nodes:
-                    self.nodes[name].take(st.job)
+                    self.nodes[name].count(st.job)
 
     def release(self, now: float) -> None:
         """Count the chunks that were asked to leave as gone: the others soon share what they have."""

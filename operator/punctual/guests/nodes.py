@@ -88,7 +88,7 @@ class NodeState:
             return self._flapping.use
         return 0.0 if self._host is None else self._host.mean
 
-    def take(self, guest: Guest) -> None:
+    def count(self, guest: Guest) -> None:
         """Count a chunk of a guest job."""
         self.cores += guest.cores
         self.memory += guest.memory

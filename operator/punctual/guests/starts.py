@@ -78,7 +78,7 @@ class Starts:
             return False
         begin, end = _part(st.remaining, size)
         size = min(size, end - begin)
-        node.take(guest)
+        node.count(guest)
         st.begin(now, node.node.name, Range(begin, begin + size), rate)
         return True
 

@@ -132,7 +132,7 @@ class Stays:
         if goes:
             node.release(st.job)
             if goal is not None:
-                goal.take(st.job)
+                goal.count(st.job)
         if st.job.preview:
             return
         st.pause(chunk, paused=found.step == "Pause")

@@ -119,7 +119,7 @@ class Snapshot:
         group = self._inside(namespace, asked.spec.reservation, pool)
         if isinstance(group, tuple):
             group, refusal = None, refusal or group
-        learned = self.learning.of(namespace, asked.spec.profile or "", pool)
+        learned = self.learning.for_job(namespace, asked.spec.profile or "", pool)
         return to_job(
             asked, profile=profile.spec if profile else None, learned=learned, refusal=refusal, reservation=group
         )
@@ -221,7 +221,7 @@ class Snapshot:
             return to_job(
                 model,
                 profile=profile.spec if profile else None,
-                learned=self.learning.of(namespace, name, model.spec.pool),
+                learned=self.learning.for_job(namespace, name, model.spec.pool),
                 in_force=cost_in_force(record),
                 reservation=group if isinstance(group, str) else None,
             )

@@ -49,7 +49,7 @@ class Learning:
         """Note that a profile has learned something in a pool."""
         self._compared.pop(pool, None)
 
-    def of(self, namespace: str, name: str, pool: str) -> Learned:
+    def for_job(self, namespace: str, name: str, pool: str) -> Learned:
         """Return what a job in this pool is planned with, beside what is set by hand: on the pool's quickest class."""
 
         def learned(by_hand: ByHand) -> Estimates | None:

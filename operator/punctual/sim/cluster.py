@@ -86,7 +86,7 @@ class Cluster:
             port = one.send_end
         return moved
 
-    def of(self, job: str) -> list[Running]:
+    def chunks_of(self, job: str) -> list[Running]:
         """Return the running chunks of a job."""
         return list(self._by_job.get(job, {}).values())
 

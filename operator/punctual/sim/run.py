@@ -408,7 +408,7 @@ class _Run:
     def _note(self, now: float, uid: str, record: JobRecord) -> None:
         self.records[uid] = record
         owned = {chunk.key for chunk in record.chunks}
-        for running in self.cluster.of(uid):
+        for running in self.cluster.chunks_of(uid):
             if running.chunk.key not in owned:  # given up before it was observed: it ends as soon as it is
                 self._kill(now, running)
         if record.finished is not None:

@@ -282,7 +282,7 @@ class Board:
     pools: dict[str, PoolSummary] = field(default_factory=dict)
     """By name."""
 
-    def take(self, news: Iterable[Change | Reset]) -> None:
+    def apply(self, news: Iterable[Change | Reset]) -> None:
         """Apply changes."""
         for item in news:
             if isinstance(item, Reset):

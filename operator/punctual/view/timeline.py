@@ -53,7 +53,7 @@ def timeline(record: Iterable[SeenChange], names: Sequence[str] = ()) -> Timelin
     last = 0.0
     for seen in record:
         last = seen.time
-        board.take([seen.change])
+        board.apply([seen.change])
         ever.update(board.jobs)
         if seen.change.kind == "Pod":
             uid = seen.change.body["metadata"]["uid"]

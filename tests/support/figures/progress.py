@@ -37,7 +37,7 @@ class Theirs:
         self.reference = reference
         return self.pi.output
 
-    def take(self, progress: float, cap: float) -> None:
+    def observe(self, progress: float, cap: float) -> None:
         del cap
         self.pi.step(self.reference - self.filtered)
         self.filtered = ALPHA * self.filtered + (1.0 - ALPHA) * progress
@@ -56,8 +56,8 @@ class Agent:
             self.governor.adopt(searched(self.governor.untuned, NOISE))
         return self.governor.wish().cap
 
-    def take(self, progress: float, cap: float) -> None:
-        self.governor.take(Sample(1.0, progress, cap, cap))
+    def observe(self, progress: float, cap: float) -> None:
+        self.governor.observe(Sample(1.0, progress, cap, cap))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Steps:
             expected = a * expected + b * caps[-1]
             progress.append(before * (1.0 + NOISE * rng.gauss(0.0, 1.0)))
             away.append(expected / reference - 1.0)
-            control.take(progress[-1], caps[-1])
+            control.observe(progress[-1], caps[-1])
         return {"progress": progress[1:], "cap": caps, **judged(away)}
 
     def weight(self, size: Size) -> float:

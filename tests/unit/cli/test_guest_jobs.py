@@ -35,7 +35,7 @@ def over():
 
 def board_of(*bodies):
     board = Board()
-    board.take([Change("DivisibleJob", "ADDED", body) for body in bodies])
+    board.apply([Change("DivisibleJob", "ADDED", body) for body in bodies])
     return board
 
 

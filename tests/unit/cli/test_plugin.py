@@ -172,7 +172,7 @@ def test_top_prints_one_table_where_there_is_no_terminal(cluster):
 def board_of(cluster):
     board = Board()
     for body in json.loads((cluster / "state.json").read_text())["items"]:
-        board.take([Change(body["kind"], "ADDED", body)])
+        board.apply([Change(body["kind"], "ADDED", body)])
     return board
 
 
@@ -238,10 +238,10 @@ def test_more_jobs_than_rows_are_counted_and_missing_pools_are_told(cluster):
 
 def test_a_board_follows_pools():
     board = Board()
-    board.take([Change("Pool", "ADDED", pool_body("a")), Change("Pool", "ADDED", pool_body("b"))])
-    board.take([Change("Pool", "DELETED", pool_body("a"))])
+    board.apply([Change("Pool", "ADDED", pool_body("a")), Change("Pool", "ADDED", pool_body("b"))])
+    board.apply([Change("Pool", "DELETED", pool_body("a"))])
     assert (list(board.pools), board.pools["b"].ready) == (["b"], None)
-    board.take([Reset("Pool")])
+    board.apply([Reset("Pool")])
     assert not board.pools
 
 

@@ -55,7 +55,7 @@ def run():
 
 def board_of(found):
     board = Board()
-    board.take(Change(item["kind"], "ADDED", item) for item in found["items"])
+    board.apply(Change(item["kind"], "ADDED", item) for item in found["items"])
     return board
 
 
@@ -112,7 +112,7 @@ def test_watch_of_guests():
         guest_job.chunk(140, 180, node="n2", done=3, created=-5.0, attempt=2),
         guest_job.chunk(180, 200, ends=-2.0),
     ]
-    board.take([Change("DivisibleJob", "ADDED", guest_job.guest_job(chunks=chunks))])
+    board.apply([Change("DivisibleJob", "ADDED", guest_job.guest_job(chunks=chunks))])
     text = draw("watch of guests", screen(board, NOW, width=118, height=40))
     assert "no deadline" in text
 

@@ -136,22 +136,22 @@ def test_a_pod_of_somebody_else_is_none_of_ours():
 
 def test_a_watch_that_begins_anew_forgets_jobs_that_went_meanwhile_and_keeps_pods():
     board = Board()
-    board.take([Change("DivisibleJob", "ADDED", running()), Change("Pod", "ADDED", pod())])
-    board.take([Reset("DivisibleJob"), Change("DivisibleJob", "ADDED", job("other"))])
+    board.apply([Change("DivisibleJob", "ADDED", running()), Change("Pod", "ADDED", pod())])
+    board.apply([Reset("DivisibleJob"), Change("DivisibleJob", "ADDED", job("other"))])
     assert [j.name for j in board.in_order()] == ["other"]
     assert list(board.pods) == ["p-primes-a"]
 
 
 def test_the_first_forecast_is_kept_when_it_moves():
     board = Board()
-    board.take([Change("DivisibleJob", "ADDED", running())])
-    board.take([Change("DivisibleJob", "MODIFIED", running(promise=PROMISE | {"finish": at(40)}))])
+    board.apply([Change("DivisibleJob", "ADDED", running())])
+    board.apply([Change("DivisibleJob", "MODIFIED", running(promise=PROMISE | {"finish": at(40)}))])
     assert board.first_finish["u-primes"] == NOW + 50
 
 
 def shown(*bodies, width=130, height=40, now=10):
     board = Board()
-    board.take([Change("DivisibleJob", "ADDED", body) for body in bodies])
+    board.apply([Change("DivisibleJob", "ADDED", body) for body in bodies])
     console = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123  closed with the test
     console.print(screen(board, NOW + now, width=width, height=height))
     console.file.close()
@@ -204,7 +204,7 @@ def test_lines_tell_decisions_at_once_and_progress_now_and_then():
     board, teller = Board(), Teller()
 
     def tell(seconds, body):
-        board.take([Change("DivisibleJob", "MODIFIED", body)])
+        board.apply([Change("DivisibleJob", "MODIFIED", body)])
         return teller.tell(board, NOW + seconds)
 
     assert tell(0, job()) == []

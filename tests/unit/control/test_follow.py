@@ -48,7 +48,7 @@ class Chunk:
             self.p = max(0.0, before * (1.0 + self.noise * self.random.gauss(0.0, 1.0)))
             self.done += self.p
             self.seen.append(cap)
-            self.governor.take(Sample(self.period, says(self.p), cores, cores))
+            self.governor.observe(Sample(self.period, says(self.p), cores, cores))
             ratios.append(self.expected / reference if reference else math.inf)
         return ratios
 
@@ -192,7 +192,7 @@ def test_a_line_that_is_over_and_work_that_is_done():
     assert governor.wish() == (governor.wish().__class__)(1.0, "late")
     done = follower(units=0.0)
     assert done.wish().cap == 0.0
-    done.take(Sample(1.0, 0.0, 0.0, 0.0))
+    done.observe(Sample(1.0, 0.0, 0.0, 0.0))
     assert done.wish().cap == 0.0
     assert follower(units=5.0, seconds=0.0).wish().cap == pytest.approx(5.0 / 6.38)
 
@@ -210,7 +210,7 @@ def test_periods_that_slip_do_not_move_the_cap():
         cap, dt = governor.wish().cap, rng.uniform(0.5, 3.0)
         settled = 6.38 * cap / 0.68
         expected = settled + (expected - settled) * 0.32**dt
-        governor.take(Sample(dt, expected * dt, cap, cap))
+        governor.observe(Sample(dt, expected * dt, cap, cap))
         if governor.line.seconds > 20:
             assert governor.factor == pytest.approx(1.0, abs=0.1)
 
@@ -219,10 +219,10 @@ def test_a_period_without_length_changes_nothing():
     governor = follower()
     governor.wish()
     before = governor.line.units, governor.line.seconds, governor.factor
-    governor.take(Sample(0.0, 0.0, 0.0, 0.0))
+    governor.observe(Sample(0.0, 0.0, 0.0, 0.0))
     assert (governor.line.units, governor.line.seconds, governor.factor) == before
     adaptive = Adaptive(Line(1000.0, 300.0), 0.0, 1.0)
-    adaptive.take(Sample(0.0, 0.0, 0.0, 0.0))
+    adaptive.observe(Sample(0.0, 0.0, 0.0, 0.0))
     assert adaptive.needed is None
     assert 0.0 <= adaptive.wish().cap <= 1.0
 
@@ -249,7 +249,7 @@ def test_whatever_is_measured_the_cap_is_a_number_in_its_range(samples, line, lo
     for sample in samples:
         wish = governor.wish()
         assert low <= wish.cap <= high
-        governor.take(Sample(*sample))
+        governor.observe(Sample(*sample))
         if governor.untuned is not None:
             governor.adopt(Tuned(gains=Gains(0.1, 0.05), alpha=0.8))
     assert low <= governor.wish().cap <= high
@@ -306,7 +306,7 @@ def test_a_model_that_does_not_fit_is_replaced_by_what_was_learned():
 def test_samples_that_say_nothing_give_no_model(sample):
     governor = Adaptive(Line(1000.0, 300.0), 0.0, 1.0)
     for _ in range(60):
-        governor.take(sample)
+        governor.observe(sample)
         assert governor.needed is None
     Chunk(governor, noise=0.01).run(100)
     assert governor.needed is not None

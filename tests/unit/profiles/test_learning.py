@@ -58,7 +58,7 @@ class Known:
         return self
 
     def learned(self, pool="main"):
-        return self.learning.of("ns", "thumbs", pool)(self.by_hand)
+        return self.learning.for_job("ns", "thumbs", pool)(self.by_hand)
 
     def response(self, pool="main"):
         found = self.learned(pool)

@@ -64,10 +64,10 @@ def test_what_a_pod_holds_of_a_device_beyond_its_place_is_taken_from_its_node():
     spec, processors = replace(SPEC, others=((GPU, 1),)), Processors()
     processors.observe(NodeObserved(name="n", ready=True, cpu=4.0, memory=2**30, others=((GPU, 4),)), spec)
     share = spec.share
-    assert processors.take("u1", "n", Taken(share + Resources(others=((GPU, 1),)), placed=True), spec)
+    assert processors.note_taken("u1", "n", Taken(share + Resources(others=((GPU, 1),)), placed=True), spec)
     assert processors.counts["n"] == 3
-    assert not processors.take("u2", "n", Taken(share, placed=True), spec)
-    assert processors.take("u1", "n", NO_POD, spec)
+    assert not processors.note_taken("u2", "n", Taken(share, placed=True), spec)
+    assert processors.note_taken("u1", "n", NO_POD, spec)
     assert processors.counts["n"] == 4
 
 

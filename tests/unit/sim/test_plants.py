@@ -324,7 +324,7 @@ def test_the_published_loop_takes_no_model_that_its_search_has_no_gains_for(lear
     for n in range(SAMPLES):  # P(k) = a P(k-1) + 0.5 C(k)
         cap = 0.2 + 0.6 * (n % 3 == 0)
         before = learned * (loop._progress[-1] if loop._progress else 3.0) + 0.5 * cap
-        loop.take(Sample(1.0, before, cap, cap))
+        loop.observe(Sample(1.0, before, cap, cap))
     assert (loop.model is not None) == (learned < 0.995)
 
 

@@ -28,7 +28,7 @@ def top(kubectl: Kubectl, namespace: str | None, *, wide: bool) -> None:
         try:
             with Live(console=console, auto_refresh=False, screen=True) as live:
                 while True:
-                    board.take(follower.wait(LOOK))
+                    board.apply(follower.wait(LOOK))
                     now = time.time()
                     note(history, board, now)
                     past = tables.Past(history, now)
@@ -77,12 +77,12 @@ def once(found_pools: Call, found_jobs: Call, *, everywhere: bool, output: str) 
     """Print pools and jobs as kubectl finds them now."""
     board, unread = Board(), ""
     try:
-        board.take(_all("Pool", found_pools))
+        board.apply(_all("Pool", found_pools))
     except ClusterError as error:
         if "(Forbidden)" not in str(error):
             raise
         unread = UNREAD
-    board.take(_all("DivisibleJob", found_jobs))
+    board.apply(_all("DivisibleJob", found_jobs))
     pools = sorted(board.pools.values(), key=lambda pool: pool.name)
     jobs = tables.in_order(board.jobs.values())
     if output == "json":

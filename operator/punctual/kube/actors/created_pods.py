@@ -117,7 +117,7 @@ class UnseenPods:
                     log.warning("pod_never_seen", pod=create.pod)
                     self._writer.observed(create.pod)
                     text = f"pod {create.pod} was deleted before it was seen"
-                    self._owner.take(Outcome(key, create, "conflict", text))
+                    self._owner.finished(Outcome(key, create, "conflict", text))
                 except ClusterError as error:
                     log.warning("unseen_pod_not_read", pod=create.pod, error=str(error))
 

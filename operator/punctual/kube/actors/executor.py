@@ -82,7 +82,7 @@ class PoolExecutor:
             case CreateChunk():
                 self._start(action)
             case EndPod(uid=uid) | StopPod(uid=uid):
-                for operation in self._runners.of(tools.caches.pods.job_of(uid)).end(action):
+                for operation in self._runners.runner_of(tools.caches.pods.job_of(uid)).end(action):
                     tools.writer.submit(self._key_of(uid), operation)
             case OfferEnd(namespace, name, uid, end):
                 path = PODS.path(namespace=namespace, name=name)
@@ -194,7 +194,7 @@ class PoolExecutor:
         if known is None or pool is None:
             return
         in_force = self._record.applied if self._record else None  # it may not be the requested one
-        started = self._runners.of(action.job).start(known, action.chunk, in_force or to_pool_spec(pool))
+        started = self._runners.runner_of(action.job).start(known, action.chunk, in_force or to_pool_spec(pool))
         if isinstance(started, CreateRefused):
             self._mailbox.put(started)
             return

@@ -103,4 +103,4 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
 
     def _nodes(self, pool: str) -> NodesSeen:
         inventory = self._caches.inventory
-        return NodesSeen(to_nodes(inventory.of(pool), {node.name: node for node in inventory.nodes()}))
+        return NodesSeen(to_nodes(inventory.events_of(pool), {node.name: node for node in inventory.nodes()}))

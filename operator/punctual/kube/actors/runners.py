@@ -41,6 +41,6 @@ class Runners:
     def __init__(self, tools: Tools, gate: AdmissionGate) -> None:
         self._created = CreatedPods(tools, gate)
 
-    def of(self, job: str | None) -> Runner:  # noqa: ARG002  all jobs have the same
+    def runner_of(self, job: str | None) -> Runner:  # noqa: ARG002  all jobs have the same
         """Return the runner of a job (uid). None: one that is not known, with a pod that is to be ended."""
         return self._created

@@ -69,7 +69,7 @@ class ApplicationPods:
             del self._pods[namespace]
         return namespace if before != pod else ""
 
-    def of(self, namespace: str) -> Iterable[tuple[ApplicationPod, Mapping[str, str]]]:
+    def in_namespace(self, namespace: str) -> Iterable[tuple[ApplicationPod, Mapping[str, str]]]:
         """Return the pods of a namespace, in the order of their names, with their labels."""
         for _, pod in sorted(self._pods.get(namespace, {}).items()):
             yield pod, dict(zip(pod.labels[::2], pod.labels[1::2], strict=True))

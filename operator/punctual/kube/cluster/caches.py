@@ -149,7 +149,7 @@ class Caches(StoreListener):
 
     def observe(self, plural: str, change: str | None, body: Json) -> None:
         """Process an event of kopf. ``change`` is None for an object of the first list."""
-        store = self.directory.of(plural)
+        store = self.directory.store_of(plural)
         if change == "DELETED":
             self.forget(store.resource, body["metadata"]["uid"])
             return
@@ -169,7 +169,7 @@ class Caches(StoreListener):
 
     def forget(self, resource: Resource, uid: str) -> None:
         """Remove an object that is gone."""
-        store = self.directory.of(resource.plural)
+        store = self.directory.store_of(resource.plural)
         if (known := store.forget(uid)) is None:
             return
         if isinstance(known, KnownPool):

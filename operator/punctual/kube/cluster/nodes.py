@@ -183,7 +183,7 @@ class Inventory:
         known = self._nodes.get(node)
         return known.labels.get(CLASS_LABEL, "") if known else ""
 
-    def of(self, pool: str) -> list[NodeObserved]:
+    def events_of(self, pool: str) -> list[NodeObserved]:
         """Return every node event of a pool, for one that starts."""
         for node in [node for node, told in self._told.items() if pool in told]:
             self._update(node)

@@ -200,7 +200,9 @@ class AdmissionGate:
             refusal = next((a.refusal for a in given if a.refusal), None)
             if refusal is None and not known.guest and any(a.requests.others for a in given):
                 rules = self._fit(known, spec).rules
-                nodes = [node for node in self._caches.inventory.of(known.owner.pool) if rules.objection(node) is None]
+                nodes = [
+                    node for node in self._caches.inventory.events_of(known.owner.pool) if rules.objection(node) is None
+                ]
                 refusals = (not_offered(answer.requests, processor, nodes) for answer in given)
                 refusal = next((found for found in refusals if found), None)
             added = ((kind == "Reduce", a.others) for kind, a in zip(questions.values(), given, strict=True))

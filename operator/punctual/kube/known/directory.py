@@ -25,7 +25,7 @@ class Directory(StoreListener):
         """The highest epoch that any status carries. Only leaders may write those; an annotation of a pod says
         nothing."""
 
-    def of(self, plural: str) -> Store[Any]:
+    def store_of(self, plural: str) -> Store[Any]:
         """Return the store of a kind."""
         return next(store for store in self.stores if store.resource.plural == plural)
 

@@ -1,7 +1,7 @@
 """What changes in the cluster during a term, and what becomes of its writes: each goes to the parts that it concerns.
 
 The caches call `ChangeListener` (`punctual.kube.cluster.caches.Listener`), also during the takeover. Then the parts
-decide nothing. The writer calls `take` for each finished operation.
+decide nothing. The writer calls `finished` for each finished operation.
 """
 
 from typing import Protocol
@@ -85,7 +85,7 @@ class ChangeListener:
         if isinstance(event, NodeGone):
             self._tools.taints.hold(event.name, pool, held=False)
 
-    def take(self, outcome: Outcome) -> None:
+    def finished(self, outcome: Outcome) -> None:
         """Take in the outcome of an operation."""
         match outcome.key.resource, outcome.operation:
             case _, PutStatus() as write:

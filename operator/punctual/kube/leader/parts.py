@@ -87,7 +87,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
     kinds = Kinds(LateReader(fence), writer, term)
     tools = _make_tools(epoch, given, kinds, writer)
     gate = AdmissionGate(
-        given.trials, caches, lambda uid: kinds.signal("job", uid), learned=tools.learning.of, image=given.image
+        given.trials, caches, lambda uid: kinds.signal("job", uid), learned=tools.learning.for_job, image=given.image
     )
     runners = Runners(tools, gate)
     actors = PoolActors(lambda: given.core(epoch), tools, runners, term)

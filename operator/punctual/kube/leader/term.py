@@ -197,9 +197,9 @@ class Term:
         """Return whether this replica holds the Lease."""
         return self._leadership.leads(self.epoch)
 
-    def take(self, outcome: Outcome) -> None:
+    def finished(self, outcome: Outcome) -> None:
         """Take in the outcome of a write."""
-        self._changes.take(outcome)
+        self._changes.finished(outcome)
 
     def fenced(self) -> None:
         """End: a newer leader has written."""

@@ -50,7 +50,7 @@ class ExpectedPods:
             if not pods:
                 del self._of_key[expected.key]
 
-    def of(self, key: Key) -> frozenset[str]:
+    def pods_of(self, key: Key) -> frozenset[str]:
         """Return the expected pods of a key."""
         return frozenset(self._of_key.get(key, ()))
 

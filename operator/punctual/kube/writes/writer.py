@@ -59,7 +59,7 @@ class Holder(Protocol):
 class WriterOwner(Holder, Protocol):
     """What a writer works for: a term."""
 
-    def take(self, outcome: Outcome) -> None:
+    def finished(self, outcome: Outcome) -> None:
         """Take in the outcome of an operation."""
 
     def fenced(self) -> None:
@@ -296,7 +296,7 @@ class Writer:
         return [Outcome(queue.key, c, "refused", "the status that was to record it was refused") for c in creates]
 
     def _tell(self, outcome: Outcome) -> None:
-        self._owner.take(outcome)
+        self._owner.finished(outcome)
         if not self._over:
             self._queues.count_down(1)  # at the end: operations that the outcome submits belong to the same flush
 

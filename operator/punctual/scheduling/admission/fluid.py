@@ -151,7 +151,7 @@ class _Used:
         """Whether the node has what is in use."""
         return self.needed <= self.node.processors + ROUNDING and self.pods <= self.node.pods
 
-    def take(self, ports: frozenset[HostPort]) -> None:
+    def occupy(self, ports: frozenset[HostPort]) -> None:
         """Note that a pod takes these host ports."""
         if ports:
             self.ports += (ports,)
@@ -294,7 +294,7 @@ class _Lookahead:
         here, need = min(found, key=lambda it: (it[0].node.processors - it[0].needed - it[1], it[0].node.name))
         here.needed += need
         here.pods += 1
-        here.take(job.ports)
+        here.occupy(job.ports)
         heappush(self.ends, _End(max(self.at, job.due), here.node.name, need, job.ports))
         self.starts[job.uid] = Start(here.node.name, self.at)
         return True
@@ -321,7 +321,7 @@ def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob], 
         here = None if job.node is None else there.get(job.node)
         if here is not None:
             here.pods += 1
-            here.take(job.ports)
+            here.occupy(job.ports)
         if here is not None and not job.leaving:
             left = job.remaining(now, here.node.speed, waits=False)
             kept = kept and left.fraction <= 1.0 + ROUNDING

@@ -172,7 +172,7 @@ class Processors:
         left = node.left - more
         return replace(node, cpu=round(left.cpu, 6), memory=left.memory, others=left.others)
 
-    def take(self, pod: str, node: str, taken: Taken, spec: PoolSpec) -> bool:
+    def note_taken(self, pod: str, node: str, taken: Taken, spec: PoolSpec) -> bool:
         """Note what a pod (uid) takes of its node; return whether the node's processors have changed."""
         there = self.pods.get(node, {})
         before = there.pop(pod, NO_POD)

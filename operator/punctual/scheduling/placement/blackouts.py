@@ -195,12 +195,12 @@ class Blackouts:
         window = self.window_before(place, at)
         if inside is not None:
             own = np.flatnonzero(self.owner == inside)
-            here = slots.of(np.flatnonzero((self.place[own] == place) & (own >= window)))
+            here = slots.chosen(np.flatnonzero((self.place[own] == place) & (own >= window)))
             here.until[-1:] = np.inf
             return here
         places, last = self.first.size - 1, int(self.first[place + 1])
         behind = [places + w for w in range(max(window, int(self.first[place])), last)]
-        return slots.of([place, *behind] if window < 0 else behind)
+        return slots.chosen([place, *behind] if window < 0 else behind)
 
 
 class Slots(NamedTuple):
@@ -210,7 +210,7 @@ class Slots(NamedTuple):
     begin: Floats
     until: Floats
 
-    def of(self, chosen: NDArray[np.intp] | NDArray[np.bool_] | list[int]) -> "Slots":
+    def chosen(self, chosen: NDArray[np.intp] | NDArray[np.bool_] | list[int]) -> "Slots":
         """Return a selection of them."""
         return Slots(self.place[chosen], self.begin[chosen], self.until[chosen])
 

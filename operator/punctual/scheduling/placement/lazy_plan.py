@@ -46,7 +46,7 @@ class LazyPlan:
         mark = min(len(self.made) // MARK, len(self.marks) - 1)
         self.timeline = self.marks[mark].copy()
         for placement in self.made[mark * MARK :]:
-            self.timeline.take(placement)
+            self.timeline.occupy(placement)
 
     def __len__(self) -> int:
         return len(self.demands)
@@ -80,7 +80,7 @@ class LazyPlan:
         return len(got)
 
     def _take(self, placement: Placement) -> None:
-        self.timeline.take(placement)
+        self.timeline.occupy(placement)
         self.made.append(placement)
         if len(self.made) == len(self.marks) * MARK:
             self.marks.append(self.timeline.copy())

@@ -151,7 +151,7 @@ class Plan:
         if self.own_after is None and self.not_before == -inf:
             return replace(self, lazy=self.lazy.behind(placement))
         after = after.copy()
-        after.take(placement)
+        after.occupy(placement)
         return Plan.holding(self.places, self.timeline, (*self, placement), after)
 
     def might_follow(self, demand: Demand) -> bool:
@@ -205,7 +205,7 @@ class Plan:
         placements = []
         for b in self:
             new = retimed(b, after)
-            after.take(new)
+            after.occupy(new)
             placements.append(new)
         return Plan.holding(self.places, timeline, placements, after)
 
@@ -267,7 +267,7 @@ class Plan:
             if int(b.cuts[-1]) != b.demand.ranges.total or (np.diff(b.cuts) <= 0).any():
                 raise InvariantError(f"{b.demand.uid}: chunks do not cover the load")
             free.check(b)
-            free.take(b)
+            free.occupy(b)
 
 
 def _choosiest_first(queue: list[Demand], timeline: Timeline) -> list[Demand]:

@@ -47,7 +47,7 @@ def place_around(demand: Demand, timeline: Timeline, blackouts: Blackouts) -> Pl
 def _with_reduce(placement: Placement, timeline: Timeline, late: float) -> bool:
     """Place the reduce step after the chunks where it is earliest, usually where the last of them ends."""
     demand, after = placement.demand, timeline.copy()
-    after.take(placement)
+    after.occupy(placement)
     assert after.blackouts is not None
     soonest = max(float(placement.ends.max()), demand.running_until)
     slots = after.blackouts.slots(after.ready, demand.inside)
@@ -103,7 +103,7 @@ def retimed_around(placement: Placement, timeline: Timeline, blackouts: Blackout
     if placement.reducer is not None:
         finish = max(finish, demand.running_until)
         after = timeline.copy()
-        after.take(new)
+        after.occupy(new)
         assert after.blackouts is not None
         behind = after.blackouts.slots(after.ready, demand.inside)
         last = blackouts.from_slot(behind, placement.reducer, finish, demand.inside)
@@ -149,14 +149,14 @@ def _choices(slots: Slots, demand: Demand, timeline: Timeline, blackouts: Blacko
     if timeline.discipline.one_port:
         begins = np.maximum(np.concatenate((begins, blackouts.sent)), timeline.port)
     for at in np.unique(begins[begins < late]).tolist():
-        there = slots.of(slots.until > at)
+        there = slots.chosen(slots.until > at)
         yield there._replace(begin=np.maximum(there.begin, at))
 
 
 def _together(slots: Slots, late: float) -> Iterator[Slots]:
     """Yield, for each time at which all processors of a job could begin, the slots that are free from then on."""
     for at in np.unique(slots.begin[slots.begin < late]).tolist():
-        there = slots.of((slots.begin <= at) & (slots.until > at))
+        there = slots.chosen((slots.begin <= at) & (slots.until > at))
         yield there._replace(begin=np.full(there.begin.size, at))
 
 
@@ -176,7 +176,7 @@ class _Port:
         shared = timeline.discipline.one_port
         return cls(blackouts.sends, blackouts.sent, timeline.port, shared) if shared else cls([], [], -np.inf)
 
-    def take(self, until: float) -> None:
+    def occupy(self, until: float) -> None:
         """Occupy the port with a transfer; if the port is not shared, each transfer has its own."""
         if self.shared:
             self.free = until
@@ -211,7 +211,7 @@ def _first_fit(slots: Slots, at: float, seconds: float, port: _Port, sending: fl
             start, end = trial.next(end)
         if start + seconds <= until + tolerance(until if until < np.inf else start):
             port.free, port.gap = trial.free, trial.gap
-            port.take(start + sending)
+            port.occupy(start + sending)
             return start
     raise AssertionError("the last slot of a place has no end")
 
@@ -266,7 +266,10 @@ class _Search:
         order = order[(room[order] >= 1) & wide[order]]
         if first and (order.size < first or begin[order[first - 1]] > begin[order[0]]):
             order = order[:0]  # too few can begin together
-        slots, room = slots._replace(begin=begin, until=until).of(order), np.minimum(room[order], demand.ranges.total)
+        slots, room = (
+            slots._replace(begin=begin, until=until).chosen(order),
+            np.minimum(room[order], demand.ranges.total),
+        )
         _, firsts, inverse = np.unique(slots.place, return_index=True, return_inverse=True)
         rank = firsts.argsort().argsort()[inverse]
         total = np.zeros(firsts.size, dtype=np.int64)
@@ -397,7 +400,7 @@ class _Search:
                 continue
             piece = _Piece(i, size, start)
             found.append(piece)
-            port.take(start + cost.theta_cm + size * cost.tau)
+            port.occupy(start + cost.theta_cm + size * cost.tau)
             if sendable < fits:
                 heapq.heappush(line, (self._end(piece, self.demand.ranges.total - left), i))
             left -= size
@@ -433,7 +436,7 @@ class _Search:
                 continue
             found.append(_Piece(i, size, start))
             used.add(int(self.slots.place[i]))
-            port.take(start + cost.theta_cm + size * cost.tau)
+            port.occupy(start + cost.theta_cm + size * cost.tau)
         return found if len(found) == n else []
 
     def _most(self, offset: int, seconds: float, slot: int) -> int:

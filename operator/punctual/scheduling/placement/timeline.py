@@ -106,7 +106,7 @@ class Timeline:
         holds = tuple(hold._replace(until=max(hold.until, busy.get(hold.place, -np.inf))) for hold in self.holds)
         return self if holds == self.holds else replace(self, holds=holds)
 
-    def take(self, placement: "Placement") -> None:
+    def occupy(self, placement: "Placement") -> None:
         """Move the times of a placement's processors, and of the port, behind it."""
         if placement.demand.eligible is not None and (ports := placement.demand.eligible.ports):
             self.holds += placement.holds(self.sites.places, ports)

@@ -189,13 +189,13 @@ class PoolState:
         placed = owned or place is not None or pod.requests is None or _is_as_large(pod.requests, spec.share)
         if placed:
             processors.seat(occupant, pod.node)
-        if processors.take(pod.uid, pod.node, Taken(pod.requests or NOTHING, placed=placed), spec):
+        if processors.note_taken(pod.uid, pod.node, Taken(pod.requests or NOTHING, placed=placed), spec):
             self.outdated.capacity_changed()
 
     def take_away(self, pod: PodObserved) -> bool:
         """Stop counting a pod that has ended or is gone; return whether it had a place."""
         processors = self.processors
-        if processors.take(pod.uid, pod.node, NO_POD, self.spec):
+        if processors.note_taken(pod.uid, pod.node, NO_POD, self.spec):
             self.outdated.capacity_changed()
         return processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt))
 

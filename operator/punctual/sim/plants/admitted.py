@@ -65,7 +65,7 @@ class Regime(Protocol):
     def share(self, there: Sequence[Admitted]) -> dict[str, float]:
         """Return the caps of the jobs that run in the next period, cores."""
 
-    def take(self, one: Admitted, seen: Sample) -> None:
+    def observe(self, one: Admitted, seen: Sample) -> None:
         """Take what a job did in a period."""
 
 

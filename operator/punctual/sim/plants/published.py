@@ -83,7 +83,7 @@ class Loop:
         self._progress.clear()
         self._caps.clear()
 
-    def take(self, seen: Sample) -> None:
+    def observe(self, seen: Sample) -> None:
         """Compare the filtered progress with the line, and learn the model anew where there are enough samples."""
         self._ticks += 1
         self._dither = self.random.choice((-DITHER, DITHER)) if self._ticks % DITHERED == 0 else 0.0
@@ -163,10 +163,10 @@ class Published:
         self._switch([(left[at].fraction, there[at].job.io > 0.0, loop_of(there[at])) for at in chosen])
         return {there[at].job.id: loop_of(there[at]).wish().cap for at in chosen}
 
-    def take(self, one: Admitted, seen: Sample) -> None:
+    def observe(self, one: Admitted, seen: Sample) -> None:
         """Have the loop follow."""
         if one.running:
-            loop_of(one).take(seen)
+            loop_of(one).observe(seen)
         else:
             one.line.advance(0.0, seen.dt)
 

@@ -54,7 +54,7 @@ class Ours:
         claims = [self._claim(there[at], left[at]) for at in chosen]
         return self._arbiter.share(claims, lend=self.scenario.lend)
 
-    def take(self, one: Admitted, seen: Sample) -> None:
+    def observe(self, one: Admitted, seen: Sample) -> None:
         """Have the governor learn from it."""
         if not one.running:
             one.line.advance(0.0, seen.dt)
@@ -64,7 +64,7 @@ class Ours:
         if isinstance(governor, Hold):
             one.line.advance(seen.units, seen.dt)
         before = governor.model if isinstance(governor, Follow) else None
-        governor.take(seen)
+        governor.observe(seen)
         if isinstance(governor, Adaptive) and governor.untuned is not None:
             governor.adopt(searched(governor.untuned, governor.noise))
         elif isinstance(governor, Follow) and governor.model is not before:
@@ -155,7 +155,7 @@ class Leased:
         places = self._cores if self.scenario.slots is None else min(self._cores, self.scenario.slots)
         return {one.job.id: min(1.0, one.job.cap[1]) for one in by_deadline[:places]}
 
-    def take(self, one: Admitted, seen: Sample) -> None:
+    def observe(self, one: Admitted, seen: Sample) -> None:
         """Count what is left."""
         one.line.advance(seen.units, seen.dt)
 

@@ -54,7 +54,7 @@ class _Run:
             if cap is None:
                 if was:
                     plant.suspend()
-                self.regime.take(one, Sample(self.scenario.period, 0.0, 0.0, 0.0))
+                self.regime.observe(one, Sample(self.scenario.period, 0.0, 0.0, 0.0))
                 continue
             self.result.rows.append(Row(now, name, plant.measured, one.reference, cap))
             part = scale if one.job.io > 0.0 else 1.0
@@ -64,7 +64,7 @@ class _Run:
             self.result.judge(one, plant.expected)
             seen = Sample(self.scenario.period, plant.measured, cap * part, cap)
             one.count(seen)
-            self.regime.take(one, seen)
+            self.regime.observe(one, seen)
             if plant.done >= one.job.work * (1.0 - 1e-12):
                 self._end(one, end, plant)
         self.result.count(given, self.there, waiting=waiting)

@@ -78,8 +78,8 @@ def test_pods_are_found_by_namespace_with_their_labels():
     assert pods.observe("lab/b", one) == "lab"
     assert pods.observe("lab/a", other) == "lab"
     assert pods.observe("lab/a", other) == "", "nothing changed"
-    assert list(pods.of("lab")) == [(other, {}), (one, {"app": "a", "tier": "x"})]
-    assert list(pods.of("elsewhere")) == []
+    assert list(pods.in_namespace("lab")) == [(other, {}), (one, {"app": "a", "tier": "x"})]
+    assert list(pods.in_namespace("elsewhere")) == []
     assert pods.observe("lab/a", None) == "lab"
     assert pods.observe("lab/a", None) == ""
-    assert list(pods.of("lab")) == [(one, {"app": "a", "tier": "x"})]
+    assert list(pods.in_namespace("lab")) == [(one, {"app": "a", "tier": "x"})]

@@ -76,7 +76,7 @@ def gone(caches, body):
 
 def left(caches):
     """Return the cores that others leave to the pool."""
-    (node,) = caches.inventory.of("main")
+    (node,) = caches.inventory.events_of("main")
     return node.cpu
 
 

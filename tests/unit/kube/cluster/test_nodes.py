@@ -123,7 +123,7 @@ def test_a_node_that_is_no_more_the_pools_is_gone_for_it(inventory, told, lose):
     inventory.observe_node(NODE)
     lose(inventory)
     assert told[-1] == ("main", NodeGone("n1"))
-    assert inventory.of("main") == []
+    assert inventory.events_of("main") == []
     assert inventory.owners() == {}
 
 
@@ -191,9 +191,9 @@ def test_who_counts_where_placeholders_keep_the_room(inventory, pod, cpu):
     inventory.observe_node(NODE)
     inventory.observe_pod(pod)
     inventory.keep("main", {"n1": 40.0})
-    assert inventory.of("main")[0].cpu == cpu
+    assert inventory.events_of("main")[0].cpu == cpu
     inventory.keep("main", {})
-    assert inventory.of("main")[0].cpu == 3.0
+    assert inventory.events_of("main")[0].cpu == 3.0
 
 
 def test_a_younger_pool_keeps_no_room_on_anothers_node(inventory, told):
@@ -214,7 +214,7 @@ def test_the_order_in_which_pods_come_changes_nothing(order):
     for pod in order:
         inventory.observe_pod(pod)
     inventory.observe_node(NODE)
-    assert inventory.of("main") == [seen(cpu=1.2, memory=972, pods=2)]
+    assert inventory.events_of("main") == [seen(cpu=1.2, memory=972, pods=2)]
 
 
 @given(st.lists(st.tuples(st.booleans(), pods), max_size=20))
@@ -233,4 +233,4 @@ def test_what_was_told_last_is_what_is_so(moves):
             there.pop(pod.uid, None)
     assert told["main"].pods == 10 - len(there)
     assert told["main"].cpu == pytest.approx(max(0.0, 4.0 - sum(p.requests.cpu for p in there.values())))
-    assert inventory.of("main") == [told["main"]]
+    assert inventory.events_of("main") == [told["main"]]

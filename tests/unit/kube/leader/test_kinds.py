@@ -64,7 +64,7 @@ class Edge:
         self.spawn = self.tasks.append
         self.kinds = Kinds(self, self, self)
         self.directory = Directory()
-        self.toys = {resource: Toy(self.directory.of(resource.plural), self) for resource in RESOURCES}
+        self.toys = {resource: Toy(self.directory.store_of(resource.plural), self) for resource in RESOURCES}
         pool = {"nodeSelector": {}, "processor": {"cpu": "1"}}
         self.known = {}
         for resource, toy in self.toys.items():
@@ -218,27 +218,27 @@ def test_what_is_gone_is_remembered_until_the_term_ends(edge):
 )
 def test_what_became_of_a_status_goes_to_its_kind_alone(edge, resource, result, uid, noted):
     key = Key(resource, uid)
-    edge.changes.take(Outcome(key, STATUS, result, "too large"))
+    edge.changes.finished(Outcome(key, STATUS, result, "too large"))
     assert [what if what != uid else name for name, what in edge.logged()] == ([noted] if noted else [])
     edge.parts.actors.settled.assert_called_once_with(key)
     edge.parts.guests.settled.assert_called_once_with(key)
 
 
 def test_other_writes_go_by_their_keys(edge):
-    edge.changes.take(Outcome(Key(JOBS, "u"), CREATE, "refused"))
+    edge.changes.finished(Outcome(Key(JOBS, "u"), CREATE, "refused"))
     assert edge.logged() == [("divisiblejobs", "wrote refused")]
-    edge.changes.take(Outcome(placeholders_key(0), CREATE, "refused"))
+    edge.changes.finished(Outcome(placeholders_key(0), CREATE, "refused"))
     edge.parts.tools.placeholders.settled.assert_called_once()
-    edge.changes.take(Outcome(taints_key("n1"), Patch("/path", {}), "done"))
+    edge.changes.finished(Outcome(taints_key("n1"), Patch("/path", {}), "done"))
     edge.parts.tools.taints.settled.assert_called_once_with("n1")
     assert edge.logged() == []
-    edge.changes.take(Outcome(finalizers_key("u"), Patch("/path", {}), "refused"))
+    edge.changes.finished(Outcome(finalizers_key("u"), Patch("/path", {}), "refused"))
     assert edge.logged() == [("pools", "wrote refused")]
 
 
 def test_an_outcome_of_a_kind_that_no_term_has_is_an_error(edge):
     with pytest.raises(StopIteration):
-        edge.changes.take(Outcome(Key(PROFILES, "u"), STATUS, "done"))
+        edge.changes.finished(Outcome(Key(PROFILES, "u"), STATUS, "done"))
 
 
 def test_an_action_goes_to_the_kinds_that_carry_it_out(edge):

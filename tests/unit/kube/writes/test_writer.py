@@ -129,7 +129,7 @@ class Term:
         self.metrics: list[tuple[str, str]] = []
         self.leads = True
         self.server.clock = clock(asyncio.get_running_loop().time)
-        self.take = self.outcomes.append
+        self.finished = self.outcomes.append
         self.writer = Writer(self.server, self, **settings)
         self.task = asyncio.create_task(self.writer.run())
 
@@ -148,7 +148,7 @@ class Term:
 
     def expected(self, key: str) -> set[str]:
         """Return the pods of a key that the writer waits to see."""
-        return set(self.writer._expected.of(key))
+        return set(self.writer._expected.pods_of(key))
 
     async def settle(self, within: float = 60) -> None:
         async with asyncio.timeout(within):
@@ -682,7 +682,7 @@ async def test_what_an_outcome_submits_comes_after_it(terms):
         if isinstance(outcome.operation, CreatePod) and outcome.result == "refused":
             term.writer.submit("j", status("j", 2))
 
-    term.take = on_outcome
+    term.finished = on_outcome
     term.server.fail("create", errors.Forbidden("quota"))
     term.writer.submit("j", status("j", 1))
     term.writer.submit("j", create("p1"))
@@ -698,7 +698,7 @@ async def test_a_key_that_an_outcome_forgets_and_uses_again_keeps_its_order(term
             term.writer.forget("j")
             term.writer.submit("j", create("p1"))
 
-    term.take = on_outcome
+    term.finished = on_outcome
     term.server.fail("put /j 1", errors.NotFound("job"), times=1)
     term.writer.submit("j", status("j", 1))
     await asyncio.sleep(0.015)

@@ -123,7 +123,7 @@ def test_a_later_job_gets_the_time_before_a_window_that_an_earlier_one_could_not
     left = timeline([0.0], [(0, 3.5, 30.0)])
     first = place(demand(20, 60.0, cost=Cost(chi=1.0, theta_cp=3.0)), left)
     assert lines(first) == [(0, 20, 30.0, 53.0)], "no unit fits before the window"
-    left.take(first)
+    left.occupy(first)
     assert lines(place(demand(2, 70.0), left)) == [(0, 2, 0.0, 3.0)]
 
 

@@ -250,7 +250,7 @@ class Jobs(Kind[KnownJob]):
         uid = outcome.key.name
         match outcome.operation:
             case CreatePod():
-                for event in self._runners.of(uid).settled(outcome):
+                for event in self._runners.runner_of(uid).settled(outcome):
                     self._pods.changed(uid, event)
             case ApplyConfigMap() | Patch() if outcome.result != "done":
                 self._results.failed(uid, outcome)

@@ -161,7 +161,7 @@ class Pools(Kind[KnownPool]):
         name = known.name
         recorded = self._kinds.recorded(name)
         pods, lent = self._pods.restored(name)
-        events: list[Event] = [self._applied(known), *self._tools.caches.inventory.of(name)]
+        events: list[Event] = [self._applied(known), *self._tools.caches.inventory.events_of(name)]
         events += [event for event in recorded if not isinstance(event, GuestApplied)]
         self._actors.start(name, [*events, *pods])
         self._guests.start(name, [*(event for event in recorded if isinstance(event, GuestApplied)), *lent])

@@ -59,7 +59,7 @@ def members(known: KnownRate, caches: Caches) -> MembersSeen:
     spec = known.spec
     if spec is None:
         return MembersSeen(known.uid, ())
-    there = caches.applications.of(known.metadata.namespace)
+    there = caches.applications.in_namespace(known.metadata.namespace)
     selected = [pod for pod, labels in there if caches.inventory.knows(pod.node) and spec.selector.matches(labels)]
     return MembersSeen(
         known.uid,

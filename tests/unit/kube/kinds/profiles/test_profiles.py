@@ -86,12 +86,12 @@ class Known:
 
     def response(self, pool="main"):
         by_hand = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
-        found = self.learning.of("ns", "thumbs", pool)(by_hand)
+        found = self.learning.for_job("ns", "thumbs", pool)(by_hand)
         return None if found is None else found.response
 
     def cost(self, pool="main", *, fetches=False):
         by_hand = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
-        return cost(by_hand, self.learning.of("ns", "thumbs", pool)(by_hand), fetches=fetches)
+        return cost(by_hand, self.learning.for_job("ns", "thumbs", pool)(by_hand), fetches=fetches)
 
     def written(self, now=None):
         """Return what is written by then; without a time what a leader that goes writes."""
