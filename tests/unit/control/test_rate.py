@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from punctual.control.rate import (
@@ -82,6 +82,7 @@ def test_a_pair_holds_in_the_second_iteration_and_stays(alone, waits, target, th
 
 
 @given(alone=st.floats(2.0, 60.0), waits=st.floats(0.3, 7.0), target=st.floats(0.05, 0.9))
+@example(alone=2.0, waits=2.0, target=0.5)
 def test_its_period_is_about_half_of_the_longest_that_holds_or_more(alone, waits, target):
     plant = Plant(alone, waits)
     law = bracketing(plant)
@@ -94,8 +95,9 @@ def test_its_period_is_about_half_of_the_longest_that_holds_or_more(alone, waits
         if period >= limits.least(target)
         and in_band(p := Pair(period, period * (target + 0.009)), plant.rate(p), target)
     ]
-    # with few waits the guess for BOLD waits is in band at once, and stays; a fifth is kept for differences
-    assert law.pair.period >= 0.8 * min(waits / BOLD, 0.5) * max(held, default=0.0)
+    # with few waits the guess for BOLD waits is in band at once, and stays. The law lets a pair lose AIM + 1 − SPARE of
+    # ε, three quarters of what is possible. The starts of slices cost a fifth of that at the shortest guess, 36 ms
+    assert law.pair.period >= 0.6 * min(waits / BOLD, 0.8) * max(held, default=0.0)
 
 
 @given(
