@@ -62,7 +62,7 @@ FORGET: Final = 0.25
 PROBES: Final = 16
 """Periods tried for one target; then the best of them stays."""
 
-Reason = Literal["Start", "KnownPair", "Hold", "Wait", "Search", "Slice", "Reset", "Limited", "Unreachable"]
+Reason = Literal["Start", "Known", "Hold", "Wait", "Search", "Slice", "Reset", "Limited", "Unreachable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Bracketing:
         self.tried.clear()
         again = next((k.pair for k in self.known if k.target == target and k.pair.utilization <= ceiling), None)
         if again is not None and again.period <= self.limits.max_period:
-            return self._set(again.period, again.utilization, "KnownPair")
+            return self._set(again.period, again.utilization, "Known")
         self.bold = self.rate is None or abs(target - self.rate) > LEAP * self.epsilon
         return self._try(max(self._longest(BOLD if self.bold else SAFE), self._same_slice(self.goal)), "Start")
 

@@ -249,7 +249,7 @@ def test_names_and_columns():
     first = [c["name"] for c in spec["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
     assert first == ["State", "Deadline", "Progress", "ETA", "Slack", "Age"]
     first = [c.name for c in Pool.COLUMNS if not c.priority]
-    assert first == ["ProcessorBounds", "Free", "Queue", "Bound", "Ready", "Age"]
+    assert first == ["Processors", "Free", "Queue", "Bound", "Ready", "Age"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
