@@ -165,6 +165,32 @@ def simulate_rate(
         show(result, read)
 
 
+@app.command("coschedule")
+def simulate_coschedule(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A JSON object, - for standard input.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
+) -> None:
+    """Run ranks that wait for each other on shared nodes, with and without aligned slices."""
+    from punctual.errors import PunctualError  # noqa: PLC0415
+    from punctual.sim.coschedule.scenario import parse  # noqa: PLC0415  pydantic
+    from punctual.sim.coschedule.slices import simulate  # noqa: PLC0415
+
+    try:
+        read = load(scenario, "SCENARIO", parse)
+    except PunctualError as error:
+        print(f"{program.name()}: {error}", file=sys.stderr)
+        sys.exit(2)
+    report = simulate(read, seed)
+    if as_json:
+        print(json.dumps(report.document()))
+    else:
+        from punctual.cli.simulations.coschedule_screen import show  # noqa: PLC0415  rich
+
+        show(report)
+
+
 @app.command("linger")
 def simulate_linger(
     *,
