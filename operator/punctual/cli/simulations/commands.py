@@ -167,22 +167,26 @@ def simulate_rate(
 
 @app.command("coschedule")
 def simulate_coschedule(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A JSON object, - for standard input.")],
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="A JSON object, - for standard input.")
+    ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Print table 4.1 of Solsona 2002 again; needs no scenario. A minute.")
+    ] = False,
 ) -> None:
     """Run ranks that wait for each other on shared nodes, with and without aligned slices."""
+    from punctual.cli.simulations import coschedule  # noqa: PLC0415  pydantic
     from punctual.errors import PunctualError  # noqa: PLC0415
-    from punctual.sim.coschedule.scenario import parse  # noqa: PLC0415  pydantic
-    from punctual.sim.coschedule.slices import simulate  # noqa: PLC0415
 
     try:
-        read = load(scenario, "SCENARIO", parse)
+        read = coschedule.scenario(scenario, paper=paper)
     except PunctualError as error:
         print(f"{program.name()}: {error}", file=sys.stderr)
         sys.exit(2)
-    report = simulate(read, seed)
+    report = coschedule.simulate(read, seed, paper=paper)
     if as_json:
         print(json.dumps(report.document()))
     else:

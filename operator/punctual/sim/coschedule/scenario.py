@@ -12,12 +12,15 @@ SHORTEST: Final = 1e-6
 LONGEST: Final = 1e6
 """Maximum time, s: at 10⁶ s a float still counts tenths of nanoseconds."""
 MOST_EVENTS: Final = 20_000_000
-"""Limit of what a scenario may make the simulator do: minutes."""
+MOST_TASKS: Final = 1_000_000
+"""Limits of what a scenario may make the simulator do: minutes."""
 
 Seconds = Annotated[float, Field(ge=0, le=LONGEST, allow_inf_nan=False)]
 Positive = Annotated[float, Field(ge=SHORTEST, le=LONGEST, allow_inf_nan=False)]
 Moment = Annotated[float, Field(ge=-LONGEST, le=LONGEST, allow_inf_nan=False)]
 Policy = Literal["share", "bucket", "aligned", "windows", "gang"]
+Time = Annotated[float, Field(ge=1e-3, le=1e6, allow_inf_nan=False)]
+StationsPolicy = Literal["LIN", "IMP", "EXP", "HPDT", "DYN", "PRE"]
 
 
 class App(scenario.Part):
@@ -91,6 +94,42 @@ class Slices(scenario.Part):
         return 2.0 / app.alone + (1.0 / self.quantum if app.policy == "share" else 2.0 / app.period)
 
 
+class Stations(scenario.Part):
+    """Model `stations`: chapter 4 of Solsona 2002. Times are in its units, a tenth of a mean interarrival time.
+
+    ``mrql``: mean number of tasks of a station, which gives the mean service time by (4.1). ``pdt``: probability that a
+    task is distributed. ``maxm``: largest frequency of messages. ``mco``: how often policies PRE and DYN let a task be
+    overtaken while it waits; absent: ``mrql``, as in the thesis. ``slice``: of policy EXP, for either class. ``spin``:
+    of policy IMP, in mean service times. ``tasks``: distributed ones that all stations together serve, the first
+    ``warm`` part of them uncounted.
+    """
+
+    model: Literal["stations"] = "stations"
+    policy: StationsPolicy = "LIN"
+    stations: Annotated[int, Field(ge=1, le=1000)] = 4
+    mrql: Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False)] = 5.0
+    pdt: Annotated[float, Field(ge=0.01, le=1, allow_inf_nan=False)] = 0.5
+    maxm: Annotated[int, Field(ge=1, le=1_000_000)] = 3
+    mco: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    quantum: Time = 10.0
+    mit: Time = 10.0
+    slice: Time = 100.0
+    spin: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = 0.1
+    symmetry: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.9
+    tasks: Annotated[int, Field(ge=1, le=MOST_TASKS)] = 10_000
+    warm: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.1
+
+    @property
+    def mst(self) -> float:
+        """Mean service time, (4.1)."""
+        return self.mit * self.mrql / (1.0 + self.mrql)
+
+    @property
+    def overtakings(self) -> float:
+        """How often a task may be overtaken."""
+        return self.mrql if self.mco is None else self.mco
+
+
 class _Which(scenario.Part):
     """The field that chooses the model."""
 
@@ -99,7 +138,7 @@ class _Which(scenario.Part):
     model: Literal["slices", "stations"] = "slices"
 
 
-def parse(text: str | bytes) -> Slices:
+def parse(text: str | bytes) -> Slices | Stations:
     """Read a scenario. Raises ScenarioError."""
-    scenario.read(_Which, text)
-    return scenario.read(Slices, text)
+    model = scenario.read(_Which, text).model
+    return scenario.read(Slices, text) if model == "slices" else scenario.read(Stations, text)
