@@ -1,7 +1,8 @@
 """Scenarios of coscheduled applications."""
 
-from punctual.sim.coschedule.scenario import Slices
+from punctual.sim.coschedule.scenario import Slices, Stations
 from punctual.sim.coschedule.slices import simulate
+from punctual.sim.coschedule.stations import simulate as serve
 
 EXAMPLE = {
     "model": "slices",
@@ -27,6 +28,23 @@ EXAMPLE = {
     ],
 }
 """The scenario of docs/simulate.md."""
+STATIONS = {
+    "model": "stations",
+    "policy": "LIN",
+    "stations": 4,
+    "mrql": 5,
+    "pdt": 0.5,
+    "maxm": 3,
+    "mco": None,
+    "quantum": 10,
+    "mit": 10,
+    "slice": 100,
+    "spin": 0.1,
+    "symmetry": 0.9,
+    "tasks": 10000,
+    "warm": 0.1,
+}
+"""The defaults of the other model."""
 
 
 def slices(*apps, nodes=2, duration=6.0, **more):
@@ -39,3 +57,8 @@ def one(seed=0, nodes=2, duration=6.0, hogs=1, **app):
     """Simulate one application on all nodes; return its report."""
     made = slices({"nodes": range(nodes), **app}, nodes=nodes, duration=duration, hogs=hogs)
     return simulate(made, seed).apps[0]
+
+
+def stations(policy, mrql=2, pdt=0.5, *, seed=0, tasks=4000, **more):
+    """Simulate stations; return their report."""
+    return serve(Stations(policy=policy, mrql=float(mrql), pdt=pdt, tasks=tasks, **more), seed)

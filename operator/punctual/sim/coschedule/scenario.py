@@ -50,9 +50,8 @@ class App(scenario.Part):
         if self.slice > self.period:
             raise ValueError(f"slice: {self.slice:g} s is longer than the period, {self.period:g} s")
         if self.phases is not None and len(self.phases) != len(self.nodes):
-            raise ValueError(
-                f"phases: {len(self.phases)} are given, {len(self.nodes)} are needed, one for each of nodes"
-            )
+            many = f"{len(self.phases)} {'is' if len(self.phases) == 1 else 'are'}"
+            raise ValueError(f"phases: {many} given, {len(self.nodes)} are needed, one for each of nodes")
         if twice := [node for n, node in enumerate(self.nodes) if node in self.nodes[:n]]:
             raise ValueError(f"nodes: {twice[0]} is named twice, and a node has one rank of an application")
         return self
