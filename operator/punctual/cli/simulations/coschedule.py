@@ -5,7 +5,7 @@ from punctual.errors import PunctualError
 from punctual.sim.coschedule import run
 from punctual.sim.coschedule.report import Report
 from punctual.sim.coschedule.scenario import Slices, Stations, parse
-from punctual.sim.coschedule.table import TASKS, table
+from punctual.sim.coschedule.table import table
 
 
 def scenario(file: str | None, *, paper: bool) -> Slices | Stations:
@@ -13,7 +13,7 @@ def scenario(file: str | None, *, paper: bool) -> Slices | Stations:
     if file is None:
         if not paper:
             raise PunctualError("SCENARIO: is missing: name a file, or - for standard input")
-        return Stations(tasks=TASKS)
+        return Stations()
     read = load(file, "SCENARIO", parse)
     if paper and isinstance(read, Slices):
         raise PunctualError("SCENARIO: model: --paper needs 'stations', not 'slices'")

@@ -88,7 +88,7 @@ def simulate(scenario: Stations, seed: int = 0) -> StationsReport:
 class _Station:
     def __init__(self, scenario: Stations, tasks: int, seed: str) -> None:
         self.scenario, self.tasks = scenario, tasks
-        self.policy, self.mco = scenario.policy, scenario.overtakings
+        self.policy, self.mco, self.mst = scenario.policy, scenario.overtakings, scenario.mst
         self.arrivals, self.messages = Random(seed), Random(f"{seed} messages")  # noqa: S311  dice, not secrets
         self.now = 0.0
         self.next = self._interval()
@@ -121,8 +121,7 @@ class _Station:
         draw, scenario = self.arrivals, self.scenario
         distributed = draw.random() < scenario.pdt
         cf = 1 + int(draw.random() * scenario.maxm)
-        task = Task(distributed, cf if distributed else 0, draw.expovariate(1.0 / scenario.mst), self.now)
-        self._insert(task)
+        self._insert(Task(distributed, cf if distributed else 0, draw.expovariate(1.0 / self.mst), self.now))
         self.next = self.now + self._interval()
 
     def _insert(self, task: Task) -> None:
@@ -196,7 +195,7 @@ class _Station:
         """Give a task a quantum. One of policy IMP spins before if no message is there, with probability 1 − pdt."""
         self.running, self.turn, self.spin = top, self.scenario.quantum, 0.0
         if self.policy == "IMP" and top.distributed and self.messages.random() > self.scenario.pdt:
-            self.spin = self.scenario.spin * self.scenario.mst
+            self.spin = self.scenario.spin * self.mst
 
     def _count(self, top: Task, span: float, *, spins: bool) -> None:
         """Account for a stretch of time, as algorithm 3 does."""
