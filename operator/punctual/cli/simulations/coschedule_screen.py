@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from punctual.sim.coschedule.report import Report, SlicesReport, StationsReport, TableReport
+from punctual.sim.coschedule.report import Letter, Report, SlicesReport, StationsReport, TableReport
 
 
 def show(report: Report) -> None:
@@ -44,26 +44,22 @@ def _show_stations(console: Console, report: StationsReport) -> None:
 
 
 def _show_table(console: Console, report: TableReport) -> None:
-    policies = list(dict.fromkeys(letter.policy for letter in report.letters))
-    cells = {(letter.parameter, letter.policy): letter for letter in report.letters}
-    table = _table("SystemCoDe", *policies)
-    for parameter in dict.fromkeys(letter.parameter for letter in report.letters):
-        row = []
-        for policy in policies:
-            if letter := cells.get((parameter, policy)):
-                words = f"{letter.change:+.3f} {letter.letter}"
-                row.append(
-                    Text(words if letter.equal else f"{words} ({letter.published})", "" if letter.equal else "yellow")
-                )
-            else:
-                row.append(Text())
-        table.add_row(parameter, *row)
+    parameters = list(dict.fromkeys(letter.parameter for letter in report.letters))
+    cells = {(letter.policy, letter.parameter): letter for letter in report.letters}
+    table = _table("", *parameters)
+    for policy in dict.fromkeys(letter.policy for letter in report.letters):
+        table.add_row(policy, *(_letter(cells.get((policy, parameter))) for parameter in parameters))
     console.print(table)
-    console.print(
-        f"{sum(letter.equal for letter in report.letters)} of {len(report.letters)} letters as published; else the "
-        "published one in brackets. LIN: mean change of SystemCoDe; others: of their lead over LIN",
-        style="dim",
-    )
+    equal = sum(letter.equal for letter in report.letters)
+    console.print(f"{equal} of {len(report.letters)} letters as published; else the published one is in brackets")
+    console.print("LIN: mean change of SystemCoDe; others: of their lead over LIN", style="dim")
+
+
+def _letter(letter: Letter | None) -> Text:
+    if letter is None:
+        return Text()
+    words = f"{letter.change:+.3f} {letter.letter}"
+    return Text(words) if letter.equal else Text(f"{words} ({letter.published})", "yellow")
 
 
 def _number(value: float | None, digits: int = 1) -> str:
