@@ -289,6 +289,14 @@ def test_s11_system_code_rises_with_mco_and_less_beyond_mrql(policy, mrql):
 
 
 @each_queue
+@pytest.mark.parametrize("policy", ["PRE", "DYN"])
+def test_s11_not_as_published_above_mrql_it_is_flat_only_where_few_tasks_are_distributed(policy, mrql):
+    """Published: about flat for all. At pdt = 0.8 each overtaking more is worth about as much as the one before."""
+    codes = [code(policy, mrql, 0.8, mco=mrql + more) for more in (-2, 0, 2)]
+    assert codes[2] - codes[1] > 0.5 * (codes[1] - codes[0]) > 0.0
+
+
+@each_queue
 def test_s11_mco_has_less_influence_as_most_tasks_are_distributed(mrql):
     gains = [code("PRE", mrql, pdt, mco=mrql + 2) - code("PRE", mrql, pdt, mco=mrql - 2) for pdt in (0.2, 0.8)]
     assert gains[0] > 2.0 * gains[1]
