@@ -285,6 +285,7 @@ def _draw41(found: Found) -> object:
     all_ = letters(found)
     figure, axes = sheet(1, 1, width=5.6, height=2.8)
     axis = axes[0][0]
+    axis.set_axisbelow(True)
     parameters = list(table41.PUBLISHED)
     for n, (policy, colour) in enumerate(zip(table41.POLICIES, COLOURS, strict=False)):
         mine = [each for each in all_ if each.policy == policy]
@@ -345,7 +346,8 @@ def _draw_apart(found: Found) -> object:
         for name, colour, marker in zip(SLICES, COLOURS, MARKERS, strict=False):
             panel = f"grain {grain} ms"
             xs, ys = found.xs(panel, name), found.line(panel, name, "rate")
-            axis.plot(xs, ys, color=colour, marker=marker, linestyle="none", label=name)
+            hollow = {"markersize": 8, "markerfacecolor": "none"} if "spin" in name else {}
+            axis.plot(xs, ys, color=colour, marker=marker, linestyle="none", label=name, **hollow)
         axis.set_title(f"grain {grain} ms")
         axis.set_xlabel("slices begin so far apart, ms")
         axis.set_ylim(0.0, 0.6)
