@@ -1,5 +1,6 @@
 """The input of `punctual simulate coschedule`, for each of its two models. Every field may be left out."""
 
+from math import expm1, inf
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -117,6 +118,25 @@ class Stations(scenario.Part):
     symmetry: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.9
     tasks: Annotated[int, Field(ge=1, le=MOST_TASKS)] = 10_000
     warm: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.1
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        turns = self.mst / self.quantum
+        events = self.tasks / self.pdt * (2.0 + turns + self.mit / self.slice)
+        if events > MOST_EVENTS:
+            raise ValueError(
+                f"tasks: {self.tasks} distributed ones have about {events:.3g} events, at most {MOST_EVENTS:g} are "
+                "simulated: serve fewer, or take a longer quantum or slice"
+            )
+        if self.policy == "IMP":
+            vain = (1.0 - self.pdt) / -expm1(-1.0 / turns)  # turns of a task in which it spins in vain, in the mean
+            most = 1.0 / (self.mrql * vain) if vain else inf
+            if self.spin >= most:
+                raise ValueError(
+                    f"spin: with {self.spin:g} stations cannot serve all tasks that come, and queues grow for ever: it "
+                    f"must be less than {most:.3g}, or pdt or quantum larger"
+                )
+        return self
 
     @property
     def mst(self) -> float:

@@ -80,16 +80,30 @@ def simulate(scenario: Stations, seed: int = 0) -> StationsReport:
     stations = []
     for number in range(scenario.stations):
         tasks = scenario.tasks // scenario.stations + (number < scenario.tasks % scenario.stations)
-        stations.append(_Station(scenario, tasks, f"{seed} {number}"))
+        stations.append(_Station(scenario, tasks, seed, number))
         stations[-1].run()
     return _report([station.sums for station in stations], [station.before for station in stations])
 
 
+class _Mirrored(Random):
+    """Random numbers 1 − u for the numbers u of the same seed."""
+
+    def random(self) -> float:
+        """Return a number from 0 to below 1."""
+        return (1.0 - super().random()) % 1.0
+
+
 class _Station:
-    def __init__(self, scenario: Stations, tasks: int, seed: str) -> None:
+    """A station. Each odd one has the mirrored draws of the one before: one is busy when the other is not.
+
+    That halves the error of means, which is large, as busy times are long: with MRQL 5, 80,000 tasks have 2 %.
+    """
+
+    def __init__(self, scenario: Stations, tasks: int, seed: int, number: int) -> None:
         self.scenario, self.tasks = scenario, tasks
         self.policy, self.mco, self.mst = scenario.policy, scenario.overtakings, scenario.mst
-        self.arrivals, self.messages = Random(seed), Random(f"{seed} messages")  # noqa: S311  dice, not secrets
+        draws = _Mirrored if number % 2 else Random
+        self.arrivals, self.messages = draws(f"{seed} {number // 2}"), Random(f"{seed} {number} messages")  # noqa: S311
         self.now = 0.0
         self.next = self._interval()
         self.queue: list[Task] = []

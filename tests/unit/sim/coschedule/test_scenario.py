@@ -1,6 +1,7 @@
 """What a scenario may say; what it may not is refused with its field and what would be right."""
 
 import json
+from math import exp
 
 import pytest
 from coschedule import EXAMPLE, STATIONS
@@ -113,6 +114,24 @@ def test_what_is_not_understood_of_stations_is_named_too(path, value, said):
     with pytest.raises(ScenarioError) as raised:
         parse(changed(STATIONS, path, value))
     assert str(raised.value).startswith(said)
+
+
+def test_implicit_stations_that_could_not_serve_all_tasks_are_refused():
+    """ρ · (1 + spin · (1 − pdt) / (1 − e^(−quantum/mst))) must be below 1."""
+    limit = 1 / (5 * 0.5 / (1 - exp(-10 / (50 / 6))))
+    text = json.dumps({**STATIONS, "policy": "IMP", "spin": limit + 0.001})
+    with pytest.raises(ScenarioError, match=r"spin: with 0\.28\d* stations cannot serve .* must be less than 0\.28"):
+        parse(text)
+    assert parse(json.dumps({**STATIONS, "policy": "IMP", "spin": limit - 0.001}))
+    assert parse(json.dumps({**STATIONS, "policy": "IMP", "spin": 9, "pdt": 1}))
+    assert parse(json.dumps({**STATIONS, "policy": "PRE", "spin": 9}))
+
+
+def test_stations_that_would_take_hours_are_refused():
+    with pytest.raises(
+        ScenarioError, match=r"tasks: 100000 distributed ones have about 1\.67e\+09 events, at most 2e\+07"
+    ):
+        parse(json.dumps({**STATIONS, "tasks": 100_000, "quantum": 0.001}))
 
 
 @pytest.mark.parametrize(

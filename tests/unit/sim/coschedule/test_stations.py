@@ -12,7 +12,7 @@ from punctual.sim.coschedule.stations import Task, _Station, simulate
 
 
 def station(policy, mco=2, **more):
-    return _Station(Stations(policy=policy, mco=mco, **more), 1, "0")
+    return _Station(Stations(policy=policy, mco=mco, **more), 1, 0, 0)
 
 
 def task(frequency, *, distributed=True, de=0):
@@ -134,6 +134,16 @@ def test_the_warm_up_is_served_and_not_counted():
     assert cold.dret != warm.dret
 
 
+def test_two_stations_have_mirrored_draws_so_that_their_errors_even_out():
+    one, other, third = (_Station(Stations(), 1, 7, number) for number in range(3))
+    draws = [(each.arrivals.random(), each.messages.random()) for each in (one, other, third)]
+    assert draws[0][0] + draws[1][0] == pytest.approx(1.0)
+    assert len({draw for pair in draws for draw in pair}) == 6
+    assert (
+        0.0 <= min(other.arrivals.random() for _ in range(1000)) < max(other.arrivals.random() for _ in range(99)) < 1.0
+    )
+
+
 def test_more_stations_than_tasks_are_no_harm():
     assert stations("LIN", tasks=3, stations=16, warm=0.0).distributed == 3
 
@@ -153,10 +163,11 @@ scenarios = st.builds(
     pdt=st.floats(0.1, 1.0),
     maxm=st.integers(1, 5),
     mco=st.none() | st.integers(0, 5),
-    quantum=st.floats(0.5, 50.0),
+    quantum=st.floats(1.0, 50.0),
     slice=st.floats(1.0, 200.0),
     tasks=st.integers(1, 40),
     warm=st.sampled_from([0.0, 0.1]),
+    spin=st.just(0.01),
 )
 
 
@@ -177,7 +188,7 @@ def test_one_seed_gives_the_same_bytes_and_all_that_was_asked_for(scenario, seed
 @given(scenarios, st.integers(0, 1000))
 def test_each_task_is_served_in_full_and_the_queue_is_what_tasks_stay(scenario, seed):
     """Little: the queue's length over time is the time that tasks stay."""
-    made = _Station(scenario.model_copy(update={"warm": 0.0}), scenario.tasks, str(seed))
+    made = _Station(scenario.model_copy(update={"warm": 0.0}), scenario.tasks, seed, 0)
     insert, needs = made._insert, {}
 
     def noted(task):
