@@ -12,9 +12,9 @@ from punctual.sim.coschedule.report import AppReport, NodeReport, SlicesReport
 from punctual.sim.coschedule.scenario import App, Slices
 
 TOGETHER = {"aligned", "gang"}
-"""Policies whose slices begin at one time on all nodes, but for an error."""
+"""Policies that have slices begin at one time on all nodes, but for an error."""
 BUCKETS = {"bucket", "aligned"}
-"""Policies whose slices are budgets, as the kernel's quotas are: only running uses them."""
+"""Policies with budgets for slices, as the kernel's quotas are: only running uses them."""
 
 
 def simulate(scenario: Slices, seed: int = 0) -> SlicesReport:
