@@ -90,7 +90,7 @@ class Application:
         self._together = self._since = 0.0
 
     def ready(self, rank: Rank) -> Sequence[Rank]:
-        """Return the ranks that may go on, now that ``rank`` has sent: all partners have. Each is returned once an iteration."""
+        """Return the ranks that have now all partners' messages, as ``rank`` has sent; each once an iteration."""
         if len(rank.partners) < len(self.ranks):
             ready = [other for number in rank.partners if self._may_begin(other := self.ranks[number])]
         else:
