@@ -219,7 +219,7 @@ def test_s6_exp_falls_with_pdt_from_above_lin_to_below_it(mrql):
     leads = [lead("EXP", mrql, pdt) for pdt in PARTS]
     assert leads == sorted(leads, reverse=True)
     assert leads[0] > 0.005
-    assert leads[2] < {2: 0.003, 5: -0.005}[mrql], "with 40,000 tasks −0.004 and −0.014"
+    assert leads[2] < {2: 0.003, 5: -0.005}[mrql], "with 80,000 tasks −0.004 and −0.014"
 
 
 def test_s6_both_more_clearly_with_long_queues():

@@ -1,7 +1,7 @@
 """Table 4.1 of Solsona 2002: what becomes of SystemCoDe when a parameter grows, a letter for each policy.
 
 The thesis has no numbers, so a letter needs a rule: it stands for the mean change over all values of the other
-parameters, of SystemCoDe itself for LIN, and of its lead over LIN for the others. By it, 20 of the 26 letters are as
+parameters, of SystemCoDe itself for LIN, and of its lead over LIN for the others. By it, 19 of the 26 letters are as
 published (docs/papers.md says which are not, and why).
 """
 
