@@ -6,13 +6,16 @@ of KUBECONFIG, which `bring_up` sets; one that takes long shows its own progress
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -31,10 +34,34 @@ POOL = "main"
 NODE_LABEL = "punctual.dev/pool"
 """Names the pool that a node is for."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+ALONE = "PUNCTUAL_CLUSTER_IS_OURS"
+"""Set in the environment of what runs within `alone`."""
 NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"}
 
 
 # how it comes to be
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait for the right to the local cluster: two programs would take each other's nodes, processors and leaders.
+
+    A program that another one has started shares its right.
+    """
+    if ALONE in os.environ:
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "punctual-cluster.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Waiting for another program that is at work on the cluster", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        os.environ[ALONE] = "yes"
+        try:
+            yield
+        finally:
+            del os.environ[ALONE]
 
 
 def own_cluster() -> bool:

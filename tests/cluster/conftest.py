@@ -7,10 +7,8 @@ with the label punctual.dev/pool=main.
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
-import tempfile
 import uuid
 from pathlib import Path
 from unittest import mock
@@ -48,9 +46,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def alone():
-    """The right to the local cluster: tests of two checkouts would take each other's processors and leaders."""
-    with (Path(tempfile.gettempdir()) / "punctual-cluster-tests.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """The right to the local cluster."""
+    with testbed.alone():
         yield
 
 

@@ -4,7 +4,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from lib import testbed
@@ -136,3 +139,28 @@ def test_a_pod_without_a_container_gets_no_signal(statuses):
         testbed.container(pod)
     statuses[:] = [{"name": "other", "containerID": "x://1"}, {"name": "main", "containerID": "x://2"}]
     assert testbed.container(pod) == "2"
+
+
+WAITS = """
+import sys
+sys.path.insert(0, {hack!r})
+from lib import testbed
+with testbed.alone():
+    print("has it", flush=True)
+"""
+
+
+def test_the_cluster_is_one_programs_and_its_childrens(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.delenv(testbed.ALONE, raising=False)
+    command = [sys.executable, "-c", WAITS.format(hack=str(testbed.ROOT / "hack"))]
+    with testbed.alone():
+        child = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert child.stdout == "has it\n"
+        environment = {name: value for name, value in os.environ.items() if name != testbed.ALONE}
+        other = subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True)
+        assert other.stderr.readline() == "Waiting for another program that is at work on the cluster\n"
+        assert other.poll() is None
+    assert other.communicate() == ("has it\n", "")
+    assert testbed.ALONE not in os.environ
