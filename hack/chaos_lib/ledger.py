@@ -31,6 +31,8 @@ LONGEST = 60.0
 
 Half of it is the wait for a last word that an agent had no time to say: each leader counts that from its own beginning.
 """
+MUTE = {"kubelet stopped", "node paused"}
+"""Faults in which a kubelet says nothing of its pods: why one does not start is then seen as it is given up."""
 ROUNDING = 1.5
 """Seconds: times in a status are whole ones."""
 
@@ -75,20 +77,32 @@ def missed(
         if late <= 0 and job.condition("Failed").get("status") != "True":
             continue
         told = _told(job, events)
-        begin, end = parse_time(job.body["metadata"]["creationTimestamp"]), parse_time(finished)
-        during = {f.name for f in faults if f.disturbs and f.begin <= end + ROUNDING and f.end >= begin - ROUNDING}
+        during = {fault.name for fault in _during(job, faults) if fault.disturbs}
         found.append(Broken(job.name, late, tuple(sorted(told & TOLD)), tuple(sorted(during))))
     return found
 
 
-def untold(wishes: Mapping[str, Wish], jobs: Iterable[JobSeen], events: Mapping[str, Iterable[str]]) -> list[str]:
+def untold(
+    wishes: Mapping[str, Wish],
+    jobs: Iterable[JobSeen],
+    events: Mapping[str, Iterable[str]],
+    faults: Iterable[Struck] = (),
+) -> list[str]:
     """Return the jobs that failed without the reason which must be reported before."""
+    mute = [fault for fault in faults if fault.name in MUTE]
     return [
         f"{job.name}: failed, and {wish.told} was never told"
         for job in jobs
         if (wish := wishes.get(job.name)) and job.condition("Failed").get("status") == "True"
-        if wish.told and wish.told not in _told(job, events)
+        if wish.told and wish.told not in _told(job, events) and not _during(job, mute)
     ]
+
+
+def _during(job: JobSeen, faults: Iterable[Struck]) -> list[Struck]:
+    """Return the faults in the life of a job that has ended."""
+    begin = parse_time(job.body["metadata"]["creationTimestamp"]) - ROUNDING
+    end = parse_time(job.status["finishTime"]) + ROUNDING
+    return [fault for fault in faults if fault.begin <= end and fault.end >= begin]
 
 
 def _told(job: JobSeen, events: Mapping[str, Iterable[str]]) -> set[str]:

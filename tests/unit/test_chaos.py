@@ -359,7 +359,10 @@ def test_a_misfit_that_is_refused_has_no_promise_and_no_pod_before():
 def test_a_job_whose_pods_never_start_must_say_so_before_it_fails():
     wish = misfit("absent")
     meta = {"name": wish.name, "uid": "u1", "creationTimestamp": CREATED}
-    failed = {"conditions": [condition("Failed", "True", "ChunkFailed", "no image")]}
+    failed = {
+        "conditions": [condition("Failed", "True", "ChunkFailed", "no image")],
+        "finishTime": "2026-01-01T00:01:00Z",
+    }
     late = {"conditions": [condition("OnTrack", "False", "NotStarted", "no image")]}
     silent = JobSeen({"metadata": meta, "status": failed}, [(7, failed)])
     said = JobSeen({"metadata": meta, "status": failed}, [(3, late), (7, failed)])
@@ -367,6 +370,10 @@ def test_a_job_whose_pods_never_start_must_say_so_before_it_fails():
     assert ledger.untold(wishes, [silent], {}) == [f"{wish.name}: failed, and NotStarted was never told"]
     assert ledger.untold(wishes, [silent], {"u1": {"NotStarted"}}) == []
     assert ledger.untold(wishes, [said], {}) == []
+    stopped = Struck("kubelet stopped", BEGAN, BEGAN + 50, disturbs=True)
+    before = Struck("node paused", BEGAN - 90, BEGAN - 9, disturbs=True)
+    assert ledger.untold(wishes, [silent], {}, [stopped]) == []
+    assert ledger.untold(wishes, [silent], {}, [before, replace(stopped, name="pod killed")]) != []
 
 
 def test_the_works_exit_is_what_a_pod_ends_well_by():
