@@ -55,7 +55,7 @@ class Term:
     def __init__(self, client: ApiClient, **settings) -> None:
         self.outcomes: list[Outcome] = []
         self.ends = 0
-        self.take = self.outcomes.append
+        self.finished = self.outcomes.append
         self.writer = Writer(client, self, **settings)
 
     def leading(self) -> bool:

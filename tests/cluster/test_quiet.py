@@ -62,7 +62,7 @@ async def test_a_quiet_cluster_sees_the_lease_and_a_token_review_per_agent_and_m
 async def _no_tests_left(client):
     names = [n["metadata"]["name"] for n in (await client.list("/api/v1/namespaces")).items]
     going = [p for p in (await client.list(f"{OURS}/pools")).items if "deletionTimestamp" in p["metadata"]]
-    return not going and not any(OWN_SPACE.fullmatch(name) for name in names)
+    return not going and not any(re.fullmatch(OWN_SPACE, name) for name in names)
 
 
 def _requests(cluster):

@@ -28,7 +28,7 @@ class Edge:
         actors = SimpleNamespace(tell=lambda pool, event: self.told.append((pool, event)))
         guests = SimpleNamespace(tell=lambda pool, event: self.lent.append((pool, event)))
         self.pods = TermPods(self.caches, actors, guests, None)
-        self.runner = Runners(make_tools(None, caches=self.caches), None).of("j")
+        self.runner = Runners(make_tools(None, caches=self.caches), None).runner_of("j")
 
     def create(self, result, kind="Chunk", job="j", **more):
         body = {"metadata": {"name": "p", "labels": {"punctual.dev/kind": kind}, "annotations": NOTES}}

@@ -90,7 +90,7 @@ class Desk:
         self.pods = []
         caches = Caches(NO_CLIENT)
         caches.directory, caches.pods = self.directory, SimpleNamespace(of_job=lambda _: self.pods)
-        caches.inventory = SimpleNamespace(of=lambda _: self.nodes)
+        caches.inventory = SimpleNamespace(events_of=lambda _: self.nodes)
         self.gate = AdmissionGate(self.server, caches, lambda _: None)
 
     async def refusal(self, job):
