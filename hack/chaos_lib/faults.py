@@ -14,13 +14,14 @@ from random import Random
 from typing import Any
 
 from lib import testbed
-from lib.testbed import NODE_LABEL, SYSTEM
+from lib.testbed import SYSTEM
 
 from chaos_lib.ground import CPU, NAMESPACES, Ground, NothingThere
 from chaos_lib.jobs import NAMESPACE, POOL, Wish
 from chaos_lib.scribe import JobSeen
 from punctual.errors import Forbidden, NotFound, PunctualError
 from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS, Resource
+from punctual.labels import POOL_LABEL
 
 Json = dict[str, Any]
 QUOTAS = Resource("v1", "resourcequotas")
@@ -228,11 +229,11 @@ async def _kubelet_stopped(scene: Scene) -> AsyncIterator[str]:
 async def _node_taken(scene: Scene) -> AsyncIterator[str]:
     node = scene.rng.choice(scene.ground.workers)
     path = NODES.path(name=node)
-    await scene.ground.patch(path, {"metadata": {"labels": {NODE_LABEL: "none"}}})
+    await scene.ground.patch(path, {"metadata": {"labels": {POOL_LABEL: "none"}}})
     try:
         yield node
     finally:
-        await scene.ground.patch(path, {"metadata": {"labels": {NODE_LABEL: POOL}}})
+        await scene.ground.patch(path, {"metadata": {"labels": {POOL_LABEL: POOL}}})
 
 
 # the API server
@@ -326,7 +327,7 @@ async def _job_deleted(scene: Scene) -> str:
 async def _stranger(scene: Scene, *, pushing: bool) -> AsyncIterator[str]:
     """Put a foreign pod on the pool's nodes for a while."""
     cpu = scene.rng.choice((100, 200, 300))
-    spec: Json = {"requests": {"cpu": f"{cpu}m"}, "nodeSelector": {NODE_LABEL: POOL}}
+    spec: Json = {"requests": {"cpu": f"{cpu}m"}, "nodeSelector": {POOL_LABEL: POOL}}
     if pushing:
         spec["priorityClassName"] = PRIORITY
         meta = {"name": PRIORITY}

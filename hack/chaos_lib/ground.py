@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from lib import testbed
-from lib.testbed import NODE_LABEL, SYSTEM, Json, is_ready
+from lib.testbed import SYSTEM, Json, is_ready
 
 from chaos_lib.jobs import LIMITED, POOL, SPACES
 from chaos_lib.scribe import JobSeen, PodSeen, Scribe, eventually
@@ -21,6 +21,7 @@ from punctual.cli.kubectl import Kubectl
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
 from punctual.kube.api.resources import LEASES, NODES, PODS, POOLS, Resource
 from punctual.kube.cluster.client import ApiClient
+from punctual.labels import LEADER_LABEL, POOL_LABEL
 
 T = TypeVar("T")
 
@@ -287,7 +288,7 @@ class Ground:
     async def label(self) -> None:
         """Give the workers to the pool."""
         for node in self.workers:
-            await self.patch(NODES.path(name=node), {"metadata": {"labels": {NODE_LABEL: POOL}}})
+            await self.patch(NODES.path(name=node), {"metadata": {"labels": {POOL_LABEL: POOL}}})
 
     async def heal(self) -> None:
         """Take back what a fault that was broken off may have left; harmless where there is nothing."""
@@ -324,7 +325,7 @@ class Ground:
             return "not both operators are ready"
         if [is_ready(pod) for pod in agents] != [True] * len(self.workers):
             return "not all agents are ready"
-        leading = [p["metadata"]["name"] for p in operators if p["metadata"]["labels"].get("punctual.dev/leader")]
+        leading = [p["metadata"]["name"] for p in operators if p["metadata"]["labels"].get(LEADER_LABEL)]
         lease = await self.get(LEASES.path(namespace=SYSTEM, name="punctual"))
         holder = lease["spec"].get("holderIdentity") or ""
         if len(leading) != 1 or not holder.startswith(leading[0]):

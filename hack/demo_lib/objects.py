@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib import testbed
-from lib.testbed import NODE_LABEL, POOL, Json
+from lib.testbed import POOL, Json
 
 from demo_lib.programs import Cost, Program, measuring_command
 from demo_lib.sizes import MARGIN, REDUCE
+from punctual.labels import POOL_LABEL
 
 NAMESPACE = "punctual-demo"
 MARK = {"punctual.dev/demo": "true"}
@@ -79,7 +80,7 @@ def visitor(image: str, node: str) -> Json:
 
 def measuring_pod(image: str) -> Json:
     """Return the pod that finds out what units cost, on a node of the pool."""
-    return _pod("measure", image, measuring_command(), nodeSelector={NODE_LABEL: POOL})
+    return _pod("measure", image, measuring_command(), nodeSelector={POOL_LABEL: POOL})
 
 
 def lone_pod(program: Program, image: str, *, name: str, units: int) -> Json:
@@ -87,7 +88,7 @@ def lone_pod(program: Program, image: str, *, name: str, units: int) -> Json:
 
     It asks for nothing, so it takes what is idle, and keeps away from the pool's nodes where it can.
     """
-    elsewhere = {"matchExpressions": [{"key": NODE_LABEL, "operator": "DoesNotExist"}]}
+    elsewhere = {"matchExpressions": [{"key": POOL_LABEL, "operator": "DoesNotExist"}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": elsewhere}]}
     tolerations = [{"key": testbed.CONTROL_PLANE, "operator": "Exists"}]
     made = _pod(name, image, program.command, affinity={"nodeAffinity": preferred}, tolerations=tolerations)

@@ -12,12 +12,13 @@ from typing import Any
 
 from lib import machine, testbed
 from lib.machine import docker, give_cpus
-from lib.testbed import CONTROL_PLANE, NODE_LABEL, ROOT, Json
+from lib.testbed import CONTROL_PLANE, ROOT, Json
 
 from experiments_lib import programs
 from experiments_lib.programs import Cost, Program
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import PunctualError
+from punctual.labels import POOL_LABEL
 
 NAMESPACE = "punctual-experiments"
 POOLS = "experiments-.*"
@@ -111,7 +112,7 @@ class Ground:
 
     def pool(self, name: str, *nodes: str, **spec: Any) -> int:
         """Have a pool of some nodes; return how many processors it has."""
-        self.kubectl.run("label", "node", *nodes, f"{NODE_LABEL}={name}", "--overwrite")
+        self.kubectl.run("label", "node", *nodes, f"{POOL_LABEL}={name}", "--overwrite")
         processor = {"cpu": f"{1000 * CPU:.0f}m", "memory": "128Mi"}
         self.create(testbed.pool(name, **{"processor": processor, **spec}))
         return int(testbed.ready_pool(self.kubectl, name, nodes=nodes)["processors"])

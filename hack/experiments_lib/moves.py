@@ -21,6 +21,7 @@ from experiments_lib.guests import endless
 from experiments_lib.samples import Spread
 from punctual import reasons
 from punctual.errors import PunctualError
+from punctual.labels import KIND_LABEL
 
 POOL = "experiments-moves"
 QUIET = 65.0
@@ -30,7 +31,7 @@ WORKS = 6.0
 WITHIN = 60.0
 DECIDES = 30.0
 """Seconds in which a chunk must be told to leave."""
-KIND = "punctual.dev/kind=Guest"
+KIND = f"{KIND_LABEL}=Guest"
 LEAVES = {reasons.GUEST_MOVES, reasons.GUEST_LEAVES}
 POD = "POD:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,GOING:.metadata.deletionTimestamp"
 EVENT = "REASON:.reason"

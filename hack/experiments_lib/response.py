@@ -17,6 +17,7 @@ from experiments_lib import samples, watching
 from experiments_lib.ground import CPU, NAMESPACE, SAFETY, Ground
 from experiments_lib.programs import PAGERANK, PROGRAMS, Program
 from experiments_lib.samples import Recovery, Spread
+from punctual.labels import JOB_LABEL
 
 REPEATS = 3
 BEFORE, HALVED, AFTER = 8.0, 20.0, 10.0
@@ -104,7 +105,7 @@ def _chunks(ground: Ground, pool: str, count: int) -> dict[str, str]:
     def chunks() -> dict[str, str]:
         found: dict[str, str] = {}
         for job in ("urgent", "relaxed"):
-            pods = ground.pods(f"punctual.dev/job={job}-{pool}").values()
+            pods = ground.pods(f"{JOB_LABEL}={job}-{pool}").values()
             uids = sorted(watching.uid(pod) for pod in pods)
             found |= {one: job if job == "urgent" else f"{job}-{k}" for k, one in enumerate(uids)}
         return found if len(found) == count else {}
@@ -115,7 +116,7 @@ def _chunks(ground: Ground, pool: str, count: int) -> dict[str, str]:
 
 def _clear(ground: Ground) -> None:
     ground.kubectl.run("delete", "divisiblejobs", "--all", "-n", NAMESPACE)
-    ground.until(lambda: not ground.pods("punctual.dev/job"), within=60, what="the chunks to go")
+    ground.until(lambda: not ground.pods(JOB_LABEL), within=60, what="the chunks to go")
 
 
 def _told(found: list[Recovery]) -> Json:

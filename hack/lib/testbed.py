@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar
 from lib.machine import docker
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import PunctualError
+from punctual.labels import POOL_LABEL
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -31,8 +32,6 @@ SYSTEM = "punctual"
 """The namespace that hack/install-chart installs into."""
 POOL = "main"
 """The pool of the demo, the benchmarks and the tests."""
-NODE_LABEL = "punctual.dev/pool"
-"""Names the pool that a node is for."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 ALONE = "PUNCTUAL_CLUSTER_IS_OURS"
 """Set in the environment of what runs within `alone`."""
@@ -133,11 +132,11 @@ def command(program: str, *words: str) -> str:
 def label_nodes(kubectl: Kubectl, *, own: bool) -> list[str]:
     """Return the nodes of `POOL`: our workers, which get its label, or those that have it."""
     if own:
-        kubectl.run("label", "node", "-l", f"!{CONTROL_PLANE}", f"{NODE_LABEL}={POOL}", "--overwrite")
-    if not (nodes := _names(kubectl, "node", "-l", f"{NODE_LABEL}={POOL}")):
+        kubectl.run("label", "node", "-l", f"!{CONTROL_PLANE}", f"{POOL_LABEL}={POOL}", "--overwrite")
+    if not (nodes := _names(kubectl, "node", "-l", f"{POOL_LABEL}={POOL}")):
         raise PunctualError(
-            f"no node has the label {NODE_LABEL}={POOL}: choose two small nodes and run "
-            f"kubectl label node NODE {NODE_LABEL}={POOL}"
+            f"no node has the label {POOL_LABEL}={POOL}: choose two small nodes and run "
+            f"kubectl label node NODE {POOL_LABEL}={POOL}"
         )
     return nodes
 
@@ -145,7 +144,7 @@ def label_nodes(kubectl: Kubectl, *, own: bool) -> list[str]:
 def pool(name: str, **spec: Any) -> Json:
     """Return a pool of the nodes with its label, and of small processors, so that a small machine has a dozen."""
     standard = {
-        "nodeSelector": {"matchLabels": {NODE_LABEL: name}},
+        "nodeSelector": {"matchLabels": {POOL_LABEL: name}},
         "processor": {"cpu": "100m", "memory": "64Mi"},
         "margin": "2s",
     }
@@ -291,7 +290,7 @@ class Borrowed:
         """Clear what was left, and note the labels."""
         remove(self._kubectl, namespaces=self._namespaces, pools=self._pools)
         workers = self._kubectl.get("nodes", "-l", f"!{CONTROL_PLANE}")["items"]
-        self.labels = {w["metadata"]["name"]: w["metadata"]["labels"].get(NODE_LABEL) for w in workers}
+        self.labels = {w["metadata"]["name"]: w["metadata"]["labels"].get(POOL_LABEL) for w in workers}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -304,7 +303,7 @@ class Borrowed:
             remove(self._kubectl, namespaces=self._namespaces, pools=self._pools)
         finally:
             for node, label in self.labels.items():
-                word = f"{NODE_LABEL}-" if label is None else f"{NODE_LABEL}={label}"
+                word = f"{POOL_LABEL}-" if label is None else f"{POOL_LABEL}={label}"
                 self._kubectl.run("label", "node", node, word, "--overwrite")
 
 

@@ -12,13 +12,13 @@ import uuid
 import pytest
 import yaml
 from lib import testbed
-from lib.testbed import NODE_LABEL as LABEL
 from lib.testbed import POOL, ROOT, SYSTEM, condition, container, is_ready
 
 from punctual import errors
 from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS
 from punctual.kube.cluster.pods import foreign_pod
 from punctual.labels import JOB_LABEL, KIND_LABEL, PLACEHOLDER
+from punctual.labels import POOL_LABEL as LABEL
 from punctual.notation.quantity import parse_cores
 
 OWN_SPACE = r"t-[0-9a-f]{8}"

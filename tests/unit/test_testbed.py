@@ -13,6 +13,7 @@ import pytest
 from lib import testbed
 
 from punctual.errors import PunctualError
+from punctual.labels import POOL_LABEL
 
 HACK = Path(__file__).parents[2] / "hack"
 
@@ -61,7 +62,7 @@ class Kubectl:
         if kind == "pool" and words:
             status = self.status.pop(0)
             return {"metadata": {"generation": 1}, "status": status}
-        labels = {name: {testbed.NODE_LABEL: label} if label else {} for name, label in self.labels.items()}
+        labels = {name: {POOL_LABEL: label} if label else {} for name, label in self.labels.items()}
         return {"items": [{"metadata": {"name": name, "labels": labels.get(name)}} for name in self.there[kind]]}
 
     def run(self, verb, *words):

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from punctual.errors import ClusterError, PunctualError
+from punctual.labels import JOB_UID_LABEL
 from punctual.view.changes import Change, Json, Reset
 
 JOBS = "/apis/punctual.dev/v1alpha1/{scope}divisiblejobs"
-PODS = "/api/v1/{scope}pods?labelSelector=punctual.dev/job-uid"
+PODS = f"/api/v1/{{scope}}pods?labelSelector={JOB_UID_LABEL}"
 POOLS = "/apis/punctual.dev/v1alpha1/pools"
 AGAIN = 1.0
 """Seconds before a watch that ended is opened again."""

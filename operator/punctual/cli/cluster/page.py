@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import ClusterError, PunctualError
+from punctual.labels import LEADER_LABEL
 
-LEADER = "app.kubernetes.io/name=punctual,app.kubernetes.io/component=operator,punctual.dev/leader=true"
+LEADER = f"app.kubernetes.io/name=punctual,app.kubernetes.io/component=operator,{LEADER_LABEL}=true"
 PORT = 8090
 """The page's loopback port in the operator's pod."""
 LOOK = 3.0

@@ -4,7 +4,7 @@ They stand at the door: :func:`parse` makes models of what the API server sends,
 and ``kube.convert`` turns them into the core's values. ``crds/`` and ``docs/api.md`` are generated from them.
 """
 
-from punctual.kube.api.base import API_VERSION, GROUP, VERSION
+from punctual.kube.api.base import API_VERSION, VERSION
 from punctual.kube.api.input import HttpInput, Input, SecretHeader, SecretKey, VolumeInput
 from punctual.kube.api.job import DivisibleJob, DivisibleJobSpec, JobCost, ProcessorBounds, Reduce
 from punctual.kube.api.job_status import (
@@ -57,6 +57,7 @@ from punctual.kube.api.reservation import (
 )
 from punctual.kube.api.target_rate import TargetRate, TargetRateSpec, TargetRateStatus
 from punctual.kube.api.template import PodTemplate
+from punctual.labels import GROUP
 
 KINDS: tuple[type[KindModel], ...] = (Pool, DivisibleJob, Profile, Reservation, TargetRate)
 """All kinds, in the order in which they are documented."""

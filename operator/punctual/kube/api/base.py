@@ -21,7 +21,6 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 T = TypeVar("T")
 
-GROUP: Final = "punctual.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "punctual.dev/v1alpha1"
 CATEGORY: Final = "punctual"

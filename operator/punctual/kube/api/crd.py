@@ -21,7 +21,6 @@ from punctual.kube.api import KINDS, KindModel
 from punctual.kube.api.base import (
     API_VERSION,
     CATEGORY,
-    GROUP,
     INT_OR_STRING,
     LIST_MAP_KEYS,
     LIST_TYPE,
@@ -31,6 +30,7 @@ from punctual.kube.api.base import (
     VERSION,
     ApiModel,
 )
+from punctual.labels import GROUP
 
 Schema = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from punctual import reasons
 from punctual.kube.cluster.pods import ForeignPod
-from punctual.labels import GROUP, POOL_LABEL
+from punctual.labels import CPU_MANAGER, POOL_LABEL
 from punctual.notation.quantity import parse_bytes, parse_cores
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 from punctual.scheduling.model.node_rules import Taint
@@ -19,8 +19,6 @@ from punctual.scheduling.model.resources import Resources
 
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
 """Node label of the class. Nodes of one class count as equally fast."""
-CPU_MANAGER: Final = f"{GROUP}/cpu-manager"
-"""Node label with which an administrator declares the CPU manager policy (``static``). The API does not show it."""
 
 _REFUSING = ("NoSchedule", "NoExecute")
 

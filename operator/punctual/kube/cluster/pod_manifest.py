@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from punctual.kube.api.base import API_VERSION
 from punctual.kube.api.names import LONGEST_LABEL, shorten
 from punctual.kube.cluster.requests import beside, names_memory
 from punctual.kube.known.jobs import Owner
@@ -21,7 +22,6 @@ from punctual.labels import (
     BEGIN,
     END,
     EPOCH,
-    GROUP,
     JOB_LABEL,
     JOB_UID_LABEL,
     KIND_LABEL,
@@ -247,7 +247,7 @@ def label(name: str) -> str:
 def owner_reference(owner: Owner) -> dict[str, Any]:
     """Return the owner reference by which the garbage collector deletes the job's objects."""
     return {
-        "apiVersion": f"{GROUP}/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "DivisibleJob",
         "name": owner.name,
         "uid": owner.uid,

@@ -6,16 +6,13 @@ danger is two pods with the label: the agents' reports would be split between th
 
 import asyncio
 import contextlib
-from typing import Final
 
 import structlog
 
 from punctual.errors import ClusterError
 from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import ApiClient
-from punctual.labels import GROUP
-
-LEADER: Final = f"{GROUP}/leader"
+from punctual.labels import LEADER_LABEL
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +59,7 @@ class LeaderLabel:
                 self._shown = None  # the answer may be lost after the write
                 try:
                     value = "true" if leading else None
-                    await self._client.patch_merge(self._path, {"metadata": {"labels": {LEADER: value}}})
+                    await self._client.patch_merge(self._path, {"metadata": {"labels": {LEADER_LABEL: value}}})
                 except ClusterError as error:
                     log.warning("label_not_written", path=self._path, error=str(error))
                     await asyncio.sleep(error.retry_after)

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual import reasons
-from punctual.kube.cluster.nodes import CLASS_LABEL, CPU_MANAGER, Inventory, Node, project_node
+from punctual.kube.cluster.nodes import CLASS_LABEL, Inventory, Node, project_node
 from punctual.kube.cluster.pods import ForeignPod
-from punctual.labels import POOL_LABEL
+from punctual.labels import CPU_MANAGER, POOL_LABEL
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 from punctual.scheduling.model.node_rules import HostPort, Taint
 from punctual.scheduling.model.resources import Resources

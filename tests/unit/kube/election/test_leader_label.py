@@ -4,7 +4,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from punctual.errors import Unreachable
-from punctual.kube.election.leader_label import LEADER, LeaderLabel
+from punctual.kube.election.leader_label import LeaderLabel
+from punctual.labels import LEADER_LABEL
 
 
 class Pods:
@@ -25,7 +26,7 @@ class Pods:
         if self.unreachable > 0:
             self.unreachable -= 1
             raise Unreachable("no answer", retry_after=0.01)
-        self.label = body["metadata"]["labels"][LEADER]
+        self.label = body["metadata"]["labels"][LEADER_LABEL]
         if self.loses_answers > 0:
             self.loses_answers -= 1
             raise Unreachable("no answer", retry_after=0.01)
