@@ -25,7 +25,7 @@ from punctual.notation.duration import format_time, parse_time
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind
 from punctual.scheduling.model.processors import Place
-from punctual.scheduling.model.wording import some
+from punctual.scheduling.model.wording import listed, some
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.view import PoolView
 
@@ -206,7 +206,7 @@ def _kinds(bodies: Iterable[Json]) -> str:
     named = [f"{'an' if kind[0] in 'AEIOo' else 'a'} {kind}" for kind in kinds]
     if len(named) > SHOWN:
         named = [*named[: SHOWN - 1], some(len(named) - SHOWN + 1, "more kind")]
-    return " and ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)
+    return listed(named)
 
 
 def _created(body: Json, source: str, namespace: str, now: float) -> api.DivisibleJob:

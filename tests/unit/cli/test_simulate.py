@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import command_line
 import pytest
 from rich.text import Text
 from typer.testing import CliRunner
@@ -23,7 +24,7 @@ TRACE = """\
 
 
 def punctual(*words, text=None, env=None):
-    return CliRunner().invoke(app, ["simulate", "jobs", *words], input=text, env=env)
+    return command_line.punctual("simulate", "jobs", *words, text=text, env=env)
 
 
 def screen(*words, text, width=108):
@@ -222,7 +223,8 @@ def test_a_picture_may_go_into_a_pipe_and_a_closed_input_is_no_trace(tmp_path):
 
 
 def test_a_picture_that_cannot_be_written_costs_nobody_the_answer(tmp_path):
-    found = punctual("-", "--json", "--svg", str(tmp_path / "none" / "t.svg"), text=TRACE)
+    words = ["-", "--json", "--svg", str(tmp_path / "none" / "t.svg")]
+    found = CliRunner().invoke(app, ["simulate", "jobs", *words], input=TRACE)
     assert len(json.loads(found.stdout)["decisions"]) == 2
     assert "t.svg cannot be written" in str(found.exception)
     assert list(tmp_path.iterdir()) == []

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from command_line import punctual
 from coschedule import EXAMPLE, STATIONS
-from typer.testing import CliRunner
 
 from punctual.cli import app
 from punctual.cli.completion import answer
@@ -18,7 +18,7 @@ SMALL = json.dumps({**STATIONS, "policy": "PRE", "tasks": 200})
 
 
 def coschedule(*words, text=TEXT):
-    return CliRunner().invoke(app, ["simulate", "coschedule", *words], input=text)
+    return punctual("simulate", "coschedule", *words, text=text)
 
 
 def test_slices_give_what_the_contract_says(tmp_path):

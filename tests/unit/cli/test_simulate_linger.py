@@ -3,15 +3,13 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
-
-from punctual.cli import app
+from command_line import punctual
 
 SMALL = ("--nodes", "4", "--guests", "6", "--guest-work", "20", "--horizon", "200")
 
 
 def linger(*words):
-    return CliRunner().invoke(app, ["simulate", "linger", *SMALL, *words])
+    return punctual("simulate", "linger", *SMALL, *words)
 
 
 def test_the_object_has_what_the_contract_says():

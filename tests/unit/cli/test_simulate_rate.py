@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import punctual
 from rates import EXAMPLE
-from typer.testing import CliRunner
 
 from punctual.cli import app
 from punctual.cli.completion import answer
@@ -16,7 +16,7 @@ TEXT = json.dumps(EXAMPLE)
 
 
 def rate(*words, text=TEXT):
-    return CliRunner().invoke(app, ["simulate", "rate", *words], input=text)
+    return punctual("simulate", "rate", *words, text=text)
 
 
 def test_a_scenario_gives_what_the_contract_says(tmp_path):

@@ -9,7 +9,7 @@ from punctual import reasons
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.node_rules import Taint
 from punctual.scheduling.model.pool_spec import PoolSpec
-from punctual.scheduling.model.processors import NO_POD, Processors, Taken, places_of, processors_of
+from punctual.scheduling.model.processors import NO_POD, Processors, Taken, places_of
 from punctual.scheduling.model.resources import Resources
 
 SPEC = PoolSpec(name="p", cpu=0.1, memory=2**20)
@@ -31,9 +31,9 @@ GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 def test_the_scarcest_resource_of_a_node_limits_its_processors(others, cpu, pods, count, scarcest):
     spec = replace(SPEC, others=Resources.of({GPU: 2, NIC: 1}).others)
     node = NodeObserved(name="n", ready=True, cpu=cpu, memory=2**30, pods=pods, others=Resources.of(others).others)
-    assert processors_of(node, spec) == places_of(node, spec) == count
     processors = Processors()
     processors.observe(node, spec)
+    assert processors.whole["n"] == places_of(node, spec) == count
     assert processors.scarcity.scarcest() == scarcest
 
 
@@ -57,7 +57,9 @@ def test_the_scarcest_resource_is_that_of_all_usable_nodes_and_follows_them():
 def test_pods_that_share_a_processor_have_a_whole_device_each():
     spec = replace(SPEC, others=((GPU, 1),), admission="Utilization", pods_per_processor=4)
     node = NodeObserved(name="n", ready=True, cpu=0.2, memory=2**30, others=((GPU, 3),))
-    assert (processors_of(node, spec), places_of(node, spec)) == (2, 3)
+    processors = Processors()
+    processors.observe(node, spec)
+    assert (processors.whole["n"], places_of(node, spec)) == (2, 3)
 
 
 def test_what_a_pod_holds_of_a_device_beyond_its_place_is_taken_from_its_node():

@@ -19,7 +19,7 @@ from punctual.scheduling.model import pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec
-from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
+from punctual.scheduling.model.processors import Occupant, Place, Processors
 from punctual.scheduling.model.ranges import Counts, Range, RangeCount, Ranges, tiles
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import last_words, span
@@ -228,7 +228,9 @@ SPEC = PoolSpec(name="p", cpu=0.1, memory=2**20)
     ],
 )
 def test_processors_of_a_node(node, count):
-    assert processors_of(node, SPEC) == count
+    processors = Processors()
+    processors.observe(node, SPEC)
+    assert processors.whole["n"] == count
 
 
 def test_a_foreign_pod_takes_free_places_first_and_crowds_out_none_that_runs():

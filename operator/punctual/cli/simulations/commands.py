@@ -1,15 +1,14 @@
 """The commands of `punctual simulate`. This module imports nothing slow; each command imports what it needs."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from punctual.cli import program
 from punctual.cli.output import write
 from punctual.cli.simulations.reading import load
+from punctual.errors import PunctualError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Simulate jobs with the operator's own code.")
 
@@ -65,7 +64,6 @@ def simulate_jobs(
     from punctual.gc_pause import uncollected  # noqa: PLC0415
     from punctual.scheduling.model.discipline import Discipline  # noqa: PLC0415
     from punctual.sim.options import Options  # noqa: PLC0415
-    from punctual.sim.trace import TraceError  # noqa: PLC0415
     from punctual.sim.workload import Workload  # noqa: PLC0415
     from punctual.theory.cost import Cost  # noqa: PLC0415
 
@@ -100,9 +98,8 @@ def simulate_jobs(
         if workload is not None:
             drawn = Workload(cost=cost, processors=processors, load=system_load, average=avg_load, dc_ratio=dc_ratio)
         lines = jobs.lines(trace, drawn, seed=seed, tasks=tasks, horizon=horizon, processors=processors)
-    except (TraceError, jobs.MisusedError, ValueError) as error:
-        print(f"{program.name()}: {error}", file=sys.stderr)
-        sys.exit(2)
+    except ValueError as error:
+        raise PunctualError(str(error)) from error
     result = jobs.run(lines, options)
     if as_json:
         with uncollected():
@@ -145,16 +142,11 @@ def simulate_rate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
 ) -> None:
     """Hold applications at target rates with the operator's own law, on modelled nodes."""
-    from punctual.errors import PunctualError  # noqa: PLC0415
     from punctual.gc_pause import uncollected  # noqa: PLC0415
     from punctual.sim.rates.run import simulate  # noqa: PLC0415
     from punctual.sim.rates.scenario import parse  # noqa: PLC0415  pydantic
 
-    try:
-        read = load(scenario, "SCENARIO", parse)
-    except PunctualError as error:
-        print(f"{program.name()}: {error}", file=sys.stderr)
-        sys.exit(2)
+    read = load(scenario, "SCENARIO", parse)
     result = simulate(read, seed)
     if as_json:
         with uncollected():
@@ -179,14 +171,8 @@ def simulate_coschedule(
 ) -> None:
     """Run ranks that wait for each other on shared nodes, with and without aligned slices."""
     from punctual.cli.simulations import coschedule  # noqa: PLC0415  pydantic
-    from punctual.errors import PunctualError  # noqa: PLC0415
 
-    try:
-        read = coschedule.scenario(scenario, paper=paper)
-    except PunctualError as error:
-        print(f"{program.name()}: {error}", file=sys.stderr)
-        sys.exit(2)
-    report = coschedule.simulate(read, seed, paper=paper)
+    report = coschedule.simulate(coschedule.scenario(scenario, paper=paper), seed, paper=paper)
     if as_json:
         print(json.dumps(report.document()))
     else:
@@ -235,28 +221,23 @@ def simulate_linger(
 ) -> None:
     """Run guests on what the nodes' own work leaves."""
     from punctual.cli.simulations import linger  # noqa: PLC0415  numpy
-    from punctual.errors import PunctualError  # noqa: PLC0415
     from punctual.sim.linger.options import Options  # noqa: PLC0415
     from punctual.sim.linger.run import simulate  # noqa: PLC0415
 
-    try:
-        options = Options(
-            nodes=nodes,
-            policy=policy,
-            guests=guests,
-            work=guest_work,
-            migration=migration,
-            switch=switch_cost,
-            hosts=linger.hosts(hosts, nodes),
-            horizon=linger.horizon(horizon, nodes),
-            divisible=divisible,
-            parallel=linger.processes(parallel, nodes),
-            phase=phase,
-            adapt=adapt,
-        )
-    except PunctualError as error:
-        print(f"{program.name()}: {error}", file=sys.stderr)
-        sys.exit(2)
+    options = Options(
+        nodes=nodes,
+        policy=policy,
+        guests=guests,
+        work=guest_work,
+        migration=migration,
+        switch=switch_cost,
+        hosts=linger.hosts(hosts, nodes),
+        horizon=linger.horizon(horizon, nodes),
+        divisible=divisible,
+        parallel=linger.processes(parallel, nodes),
+        phase=phase,
+        adapt=adapt,
+    )
     result = simulate(options, seed=seed)
     if as_json:
         print(json.dumps(result.document()))

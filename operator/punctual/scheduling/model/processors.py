@@ -65,25 +65,21 @@ def _quotients(node: NodeObserved, spec: PoolSpec) -> Quotients | None:
     return found
 
 
-def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
-    """Return a node's processors: ⌊(allocatable − foreign pods' requests) / processor⌋, at most its free pod places.
-
-    The resource with the least quotient counts.
-    """
-    return _least(_quotients(node, spec))
-
-
 def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     """Return how many pods a node may have at a time: one per processor, or more where pods share processors."""
     return _places(_quotients(node, spec), spec)
 
 
-def _least(there: Quotients | None) -> int:
+def _processors(there: Quotients | None) -> int:
+    """Return a node's processors: ⌊(allocatable − foreign pods' requests) / processor⌋, at most its free pod places.
+
+    The resource with the least quotient counts.
+    """
     return max(0, min(there.values())) if there else 0
 
 
 def _places(there: Quotients | None, spec: PoolSpec) -> int:
-    count = _least(there)
+    count = _processors(there)
     if not there or not count or spec.parts == 1:
         return count
     return min(count * spec.parts, *(n for name, n in there.items() if name != "cpu"))
@@ -154,7 +150,7 @@ class Processors:
         """Count the processors of a node; return whether their number has changed."""
         there = _quotients(self._left(node, spec), spec)
         self.scarcity.observe(node.name, there, tainted=bool(node.taints))
-        count, whole = _places(there, spec), _least(there)
+        count, whole = _places(there, spec), _processors(there)
         changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
         self.counts[node.name], self.whole[node.name] = count, whole
         if (node.name in self.closed) != (closed := bool(node.taints) and count > 0):
@@ -200,7 +196,7 @@ class Processors:
         """Compute the processors again for another processor size."""
         there = {name: _quotients(self._left(node, spec), spec) for name, node in self.nodes.items()}
         self.counts = {name: _places(found, spec) for name, found in there.items()}
-        self.whole = {name: _least(found) for name, found in there.items()}
+        self.whole = {name: _processors(found) for name, found in there.items()}
         self.scarcity = Scarcity()
         for name, found in there.items():
             self.scarcity.observe(name, found, tainted=bool(self.nodes[name].taints))

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final
 
+from punctual.sim.coschedule.rounding import less
 from punctual.sim.coschedule.scenario import App
-
-TINY: Final = 1e-9
-"""CPU seconds that are not counted: work that just fits into a slice does not wait for another one by rounding."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,20 +55,15 @@ class Rank:
     def run(self, seconds: float) -> bool:
         """Count CPU seconds that it has got; return whether it has just sent."""
         self.used += seconds
-        self.budget = _less(self.budget, seconds)
+        self.budget = less(self.budget, seconds)
         if self.left <= 0.0:
             self.spun += seconds
             return False
-        self.left = _less(self.left, seconds)
+        self.left = less(self.left, seconds)
         if self.left > 0.0:
             return False
         self.done += 1
         return True
-
-
-def _less(amount: float, seconds: float) -> float:
-    rest = amount - seconds
-    return rest if rest > TINY else 0.0
 
 
 class Application:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from punctual.sim.coschedule.application import TINY, Rank
+from punctual.sim.coschedule.application import Rank
+from punctual.sim.coschedule.rounding import TINY
 
 
 @dataclass(slots=True, eq=False)

@@ -6,9 +6,10 @@ from functools import partial
 from math import ceil, inf
 from random import Random
 
-from punctual.sim.coschedule.application import TINY, Application, Rank
+from punctual.sim.coschedule.application import Application, Rank
 from punctual.sim.coschedule.node import Node
 from punctual.sim.coschedule.report import AppReport, NodeReport, SlicesReport
+from punctual.sim.coschedule.rounding import TINY
 from punctual.sim.coschedule.scenario import App, Slices
 
 TOGETHER = {"aligned", "gang"}

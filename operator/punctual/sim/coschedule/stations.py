@@ -13,10 +13,9 @@ from random import Random
 from typing import Final
 
 from punctual.sim.coschedule.report import StationsReport
+from punctual.sim.coschedule.rounding import TINY, less
 from punctual.sim.coschedule.scenario import Stations
 
-TINY: Final = 1e-9
-"""Units of time that are not counted."""
 OVERTAKING: Final = {"PRE", "DYN", "HPDT"}
 """Policies by which a task may be put before others."""
 
@@ -180,10 +179,10 @@ class _Station:
         self._count(top, span, spins=spins)
         self.now += span
         if spins:
-            self.spin = _less(self.spin, span)
+            self.spin = less(self.spin, span)
             over = self.spin == 0.0
         else:
-            self.turn, top.left = _less(self.turn, span), _less(top.left, span)
+            self.turn, top.left = less(self.turn, span), less(top.left, span)
             over = self.turn == 0.0 or top.left == 0.0
         if over:
             self.queue.pop(0)
@@ -223,11 +222,6 @@ class _Station:
                 task.td += span
         self.sums.length += span * len(self.queue)
         self.sums.time += span
-
-
-def _less(amount: float, span: float) -> float:
-    rest = amount - span
-    return rest if rest > TINY else 0.0
 
 
 def _report(counted: Sequence[Sums], before: Sequence[Sums]) -> StationsReport:
