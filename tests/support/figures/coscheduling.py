@@ -73,7 +73,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Apart:
-    """Two ranks on nodes whose slices begin so many milliseconds apart."""
+    """Two ranks, and by how many milliseconds the slices of their nodes begin apart."""
 
     policy: str
     wait: str

@@ -1,18 +1,16 @@
 """Profiles learn from chunks: what is kept, what jobs are planned with, how classes of nodes compare."""
 
 import pytest
+from learned import NEW, OLD, SIZES, Shown
 
-from punctual.control.cost_estimation import KEPT, Fetched, Timed
+from punctual.control.cost_estimation import KEPT, Timed
 from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response
 from punctual.profiles.learning import AskedSpeeds, Learning
 from punctual.profiles.samples import MOST, ByHand, Samples, Where, cost
 
-HERE, OLD, NEW = Where("main", ""), Where("main", "old"), Where("main", "new")
-SIZES = (10, 20, 50, 100, 200, 500)
 
-
-class Known:
+class Known(Shown):
     """One profile, and what was learned about it. ``by_hand``: what its spec sets."""
 
     def __init__(self, **by_hand):
@@ -20,42 +18,15 @@ class Known:
         self.asked = AskedSpeeds(2.0, {})
         self.learning = Learning(lambda _pool: self.asked)
         self.samples = {}
-        self.begin("ns", "thumbs")
+        self.begin("ns")
 
-    def begin(self, *key):
-        self.samples[key] = Samples()
-        self.learning.begin(key, self.samples[key])
+    def begin(self, namespace, name="thumbs"):
+        self.samples[namespace, name] = Samples()
+        self.learning.begin((namespace, name), self.samples[namespace, name])
 
-    def add(self, where, timed, fetched=None, response=None, key=("ns", "thumbs")):
-        self.samples[key].add(where, timed, fetched, response)
+    def add(self, where, units, seconds, *, fetched=None, response=None, namespace="ns", name="thumbs"):
+        self.samples[namespace, name].add(where, Timed(units, seconds), fetched, response)
         self.learning.changed(where.pool)
-
-    def see(self, *sizes, theta=5.0, chi=0.1, where=HERE, key=("ns", "thumbs")):
-        for units in sizes:
-            self.add(where, Timed(units, theta + chi * units), key=key)
-        return self
-
-    def vote(self, namespace, ratio, name="thumbs"):
-        """See chunks of another namespace, by which old nodes take so many times as long as new ones."""
-        key = namespace, name
-        self.begin(*key)
-        return self.see(*SIZES, chi=0.1 * ratio, where=OLD, key=key).see(*SIZES, where=NEW, key=key)
-
-    def slow(self, pool="main"):
-        return {name: found.slow for name, found in self.learning.classes(pool).items()}
-
-    def fetch(self, *sizes, theta=5.0, chi=0.1, opening=0.5, tau=0.02, where=HERE):
-        """See chunks whose inputs were fetched: all that a chunk took is told, and which part the transfer was."""
-        for units in sizes:
-            fetched = Fetched(units, opening, opening + tau * units)
-            self.add(where, Timed(units, theta + chi * units + fetched.seconds), fetched)
-        return self
-
-    def answer(self, *responses, where=HERE):
-        """See chunks that have shown how they answer to CPU."""
-        for response in responses:
-            self.add(where, Timed(100, 15.0), response=response)
-        return self
 
     def learned(self, pool="main"):
         return self.learning.for_job("ns", "thumbs", pool)(self.by_hand)
@@ -192,7 +163,7 @@ def test_what_is_kept_is_bounded():
 def test_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_deleted():
     known = Known().vote("a", 1.5).vote("b", 1.5)
     for n in range(3):
-        known.vote("liar", 90.0, f"l{n}")
+        known.vote("liar", 90.0, name=f"l{n}")
     found = known.learning.classes("main")["old"]
     assert (found.slow, found.tenants) == (pytest.approx(1.5, abs=0.01), ("a", "b", "liar"))
     known.learning.keep({("a", "thumbs"), ("b", "thumbs")})

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from clocks import NO_CLIENT
+from learned import NEW, OLD, SIZES, Shown
 from term_tools import make_tools
 
-from punctual.control.cost_estimation import KEPT, Fetched
+from punctual.control.cost_estimation import KEPT
 from punctual.control.response import KEPT as KEPT_RESPONSES
 from punctual.control.response import Response
 from punctual.kube import api
@@ -21,9 +22,6 @@ from punctual.profiles.learning import Learning
 from punctual.profiles.samples import MOST, Where, cost
 from punctual.scheduling.model.actions import Measured
 
-HERE, OLD, NEW = Where("main", ""), Where("main", "old"), Where("main", "new")
-SIZES = (10, 20, 50, 100, 200, 500)
-
 
 def manifest(*, uid="u1", namespace="ns", generation=1, status=None, **spec):
     meta = {"name": "thumbs", "namespace": namespace, "uid": uid, "generation": generation}
@@ -31,7 +29,7 @@ def manifest(*, uid="u1", namespace="ns", generation=1, status=None, **spec):
     return {**body, "status": status} if status is not None else body
 
 
-class Known:
+class Known(Shown):
     """The kind, with one profile, and what was learned about it. A node is called like its class."""
 
     def __init__(self, **spec):
@@ -54,35 +52,11 @@ class Known:
         with suppress(StopIteration):
             self.kind.restore(body, "").send(None)
 
-    def add(self, profile, where, units, seconds, **more):
-        self.kind.carry_out(where.pool, Measured(profile, where.node_class, units, seconds, **more))
-
-    def see(self, *sizes, theta=5.0, chi=0.1, where=HERE, namespace="ns"):
-        for units in sizes:
-            self.add(f"{namespace}/thumbs", where, units, theta + chi * units)
-        return self
-
-    def vote(self, namespace, ratio):
-        """See chunks of another namespace, by which old nodes take so many times as long as new ones."""
+    def begin(self, namespace):
         self.directory.profiles.observe(manifest(uid=namespace, namespace=namespace))
-        self.see(*SIZES, chi=0.1 * ratio, where=OLD, namespace=namespace)
-        return self.see(*SIZES, where=NEW, namespace=namespace)
 
-    def slow(self, pool="main"):
-        return {name: found.slow for name, found in self.learning.classes(pool).items()}
-
-    def fetch(self, *sizes, theta=5.0, chi=0.1, opening=0.5, tau=0.02, where=HERE):
-        """See chunks whose inputs were fetched: all that a chunk took is told, and which part the transfer was."""
-        for units in sizes:
-            fetched = Fetched(units, opening, opening + tau * units)
-            self.add("ns/thumbs", where, units, theta + chi * units + fetched.seconds, fetched=fetched)
-        return self
-
-    def answer(self, *responses, where=HERE):
-        """See chunks that have shown how they answer to CPU."""
-        for response in responses:
-            self.add("ns/thumbs", where, 100, 15.0, response=response)
-        return self
+    def add(self, where, units, seconds, *, namespace="ns", name="thumbs", **more):
+        self.kind.carry_out(where.pool, Measured(f"{namespace}/{name}", where.node_class, units, seconds, **more))
 
     def response(self, pool="main"):
         by_hand = to_by_hand(self.directory.profiles.named("thumbs", "ns").spec)
@@ -126,7 +100,7 @@ def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_de
         known.directory.profiles.observe(body)
         for chi, where in ((9.0, OLD), (0.01, NEW)):
             for units in SIZES:
-                known.add(f"liar/l{n}", where, units, 5.0 + chi * units)
+                known.add(where, units, 5.0 + chi * units, namespace="liar", name=f"l{n}")
     found = known.learning.classes("main")["old"]
     assert (found.slow, found.tenants) == (pytest.approx(1.5, abs=0.01), ("a", "b", "liar"))
     for n in range(3):
