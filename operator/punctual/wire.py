@@ -1,7 +1,8 @@
 """The messages between agent and operator: one HTTPS exchange per node and second, JSON both ways.
 
-The agent sends a :class:`Report` and receives :class:`SetPoints`. No absolute times are exchanged, because the nodes'
-clocks differ: agents get *seconds left*.
+The agent sends a :class:`Report` and receives :class:`SetPoints`. No times of day are exchanged, because the nodes'
+clocks differ: agents get *seconds left*. Where slices must begin at the same moments, times are those of one clock that
+is never set: the leader's (:attr:`SetPoints.sent`). An agent measures how far that is from its own.
 
 Either side may be upgraded first. Unknown fields are ignored. An agent reports the modes that it knows, and gets no set
 point of another one (:func:`encoded`). One of the release before reports none. It knows set points with a field for
@@ -20,6 +21,8 @@ AUDIENCE: Final = "punctual-operator"
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=-1e10, le=1e10, allow_inf_nan=False)]
+"""A time of the leader's monotonic clock, seconds. Only moments of one epoch can be compared."""
 Cores = Annotated[float, Field(ge=0, le=4096, allow_inf_nan=False)]
 Sample = Annotated[float, Field(ge=1, le=60)]
 Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -68,6 +71,24 @@ class Followed(_Message):
     noise: Noise = 0.0
 
 
+class PhaseReport(_Message):
+    """When the kernel begins the periods of a pod that has a grid, as the agent has found it."""
+
+    begins: Moment
+    """The begin of one of its periods, on the clock of the leader whose epoch the report names."""
+    half: Seconds
+    """It began at most so much earlier or later."""
+    error: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None
+    """Seconds by which its periods begin later than the grid asks. None: its grid has no begin, or the pod is not
+    steered because the clock is uncertain."""
+    age: Seconds = 0.0
+    """How long ago this was found or looked at."""
+    moves: Count = 0
+    """How often its phase was moved since the agent started."""
+    failed: Count = 0
+    """Moves in a row that did not bring it onto the grid."""
+
+
 class PodReport(_Message):
     """The state of one pod since the last report."""
 
@@ -99,6 +120,11 @@ class PodReport(_Message):
     """The number of times that another program changed the cap and the agent restored it."""
     followed: Followed | None = None
     """None: the pod has no line, it holds its cap."""
+    phase: PhaseReport | None = None
+    """None: the pod has no grid, or its phase was not found yet."""
+    throttled: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Part of its periods of the last second in which a pod with a grid used up its cap. None: it has no grid, or did
+    not run."""
 
 
 class Hosts(_Message):
@@ -121,8 +147,17 @@ class Hosts(_Message):
     """Mean CPU that its own work used in this time, cores."""
 
 
+class ClockReport(_Message):
+    """How well the agent knows the leader's clock."""
+
+    bound: Seconds
+    """Its error is at most this."""
+    drift: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)] = 0.0
+    """By how much the leader's clock is faster than the node's, millionths."""
+
+
 class NodeReport(_Message):
-    """What the node's guests and hosts use, and whether the agent can hold guests."""
+    """What the node's guests and hosts use, what the agent can hold, and how well it knows the leader's clock."""
 
     can_write: bool = True
     """Whether the agent can write caps on this node."""
@@ -133,6 +168,8 @@ class NodeReport(_Message):
     """Bytes that guests must give back by leaving: hosts need them, and the kernel cannot take them from guests."""
     hosts: Hosts | None = None
     """None: the agent has just started."""
+    clock: ClockReport | None = None
+    """None: no exchange has told of the clock yet."""
 
 
 class Report(_Message):
@@ -195,6 +232,15 @@ class LineOrder(_Message):
     """None: the agent uses a slow loop that is stable for any model."""
 
 
+class GridOrder(_Message):
+    """When the periods of a pod are to begin: at ``begins`` and any number of periods before and after it."""
+
+    begins: Moment | None = None
+    """None: the agent only finds out when they begin. A new leader goes on with the grid that it finds."""
+    slice: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    """The slice of each period, seconds. A clock that is uncertain by more than a tenth of it steers nothing."""
+
+
 class ApplicationOrder(_Message):
     """The pod is a user's own, held at a rate.
 
@@ -203,6 +249,8 @@ class ApplicationOrder(_Message):
     """
 
     kind: Literal["Application"] = "Application"
+    grid: GridOrder | None = None
+    """None: its slices may begin at any moments."""
 
 
 class GuestOrder(_Message):
@@ -257,6 +305,10 @@ class SetPoints(_Message):
     """The answer to a report. Agents refuse an epoch lower than the highest they have seen."""
 
     epoch: Count
+    sent: Moment | None = None
+    """When this was sent, on the leader's monotonic clock. None: an operator of the release before."""
+    held: Seconds = 0.0
+    """How long the leader had the report before it sent this."""
     pods: list[SetPoint] = Field(default=[], max_length=1000)
     applications_complete: bool = False
     """Every application that is held at a rate on this node is in ``pods``: the agent releases all others. False while

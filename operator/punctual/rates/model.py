@@ -27,6 +27,10 @@ class TargetRate:
     """Iterations a second of the application alone. None: it is measured."""
     query: str | None = None
     """What Prometheus is asked for the pods' iterations. None: the agents read them from files."""
+    aligned: bool = False
+    """All its pods are to get their slices at the same moments."""
+    max_slice: float = 0.05
+    """The longest slice that its pool allows for aligned applications, s."""
     refusal: tuple[str, str] | None = None
     """(reason, message) why no node may be asked: the pool is not there, or takes nothing from the namespace."""
 
@@ -46,6 +50,8 @@ class Record(NamedTuple):
     period: float | None = None
     rate: float | None = None
     on_target: bool = False
+    offset: float | None = None
+    """Where in the cluster's grid its slices begin, s. None: it was not aligned."""
 
 
 UNRECORDED: Final = Record()
@@ -64,6 +70,17 @@ class Member(NamedTuple):
     """Its node belongs to the TargetRate's pool."""
 
 
+class PhaseSeen(NamedTuple):
+    """When a pod's periods begin, as its agent has found it: :class:`punctual.wire.PhaseReport`."""
+
+    begins: float
+    half: float
+    error: float | None
+    age: float
+    moves: int
+    failed: int
+
+
 class ReportedPod(NamedTuple):
     """A pod's line of a node's report."""
 
@@ -75,6 +92,10 @@ class ReportedPod(NamedTuple):
     cap: float | None
     """The cap in force, cores. None: none is."""
     period: float | None
+    phase: PhaseSeen | None = None
+    """None: it was not found, or was found under another leader's clock."""
+    throttled: float | None = None
+    """Part of its last periods in which it used up its cap."""
 
 
 class ScrapedCount(NamedTuple):
@@ -118,6 +139,8 @@ class PodsReported:
     node: str
     at: float
     pods: tuple[ReportedPod, ...]
+    clock: float | None = None
+    """By how much the node's agent may be wrong about the clock of ``at``, s. None: it does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +177,25 @@ def key_of(event: Event) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """When a pod's slices, s, are to begin: at ``begins``, a time of the events' clock, and whole periods from it.
+
+    ``begins`` None: the agent only finds out when its periods begin.
+    """
+
+    begins: float | None
+    slice: float
+
+
+@dataclass(frozen=True, slots=True)
 class HoldPod:
-    """Hold a pod at a cap, cores, with a CFS period, s."""
+    """Hold a pod at a cap, cores, with a CFS period, s, and on a grid if it has one."""
 
     pod: str
     node: str
     cap: float
     period: float
+    grid: Grid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +222,12 @@ class RateStatus:
     """The least of its pods', cores."""
     max_rate: float | None = None
     pods: int = 0
+    aligned: Verdict | None = None
+    """None: it is not asked to be aligned, or not held."""
+    offset: float | None = None
+    """Where in the cluster's grid its slices begin, s."""
+    skew: float | None = None
+    """The largest phase error of its pods, s."""
 
 
 @dataclass(frozen=True, slots=True)
