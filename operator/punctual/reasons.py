@@ -66,6 +66,8 @@ NO_PROGRESS: Final = "NoProgress"  # no selected pod reports iterations: only it
 NOT_COUNTED: Final = "NotCounted"  # Prometheus does not say how many iterations a pod has done
 COUNT_FELL: Final = "CountFell"  # the iterations of a pod went back
 CAP_NOT_IN_FORCE: Final = "CapNotInForce"  # a pod's limit is not the one asked for, or its agent is silent
+ALIGNED: Final = "Aligned"  # the slices of all pods begin at the same moments
+STEERING: Final = "Steering"  # the slices of a pod are being moved, or their begin was not found yet
 
 # Guests on busy nodes
 GUEST_STAYS: Final = "GuestStays"  # a chunk goes on beside the node's own work

@@ -230,7 +230,7 @@ class Application:
 
     def _recorded(self) -> tuple[KnownPair, ...]:
         """Return the pair that an earlier leader has left."""
-        target, max_rate, utilization, period, rate, _ = self.record
+        target, max_rate, utilization, period, rate, *_ = self.record
         if not (target and utilization and period and self.max_rate and _alike(self.max_rate, max_rate)):
             return ()
         # it was rounded when it was written

@@ -156,7 +156,7 @@ class Term:
         self._parts.guests.reported(node, report.host, guests)
         rest = [pod for pod in report.pods if pod.uid not in chunks]
         if own := tuple(pod for pod in rest if pod.uid in others):
-            self._parts.rates.reported(node, own)
+            self._parts.rates.reported(report, own)
         # an agent reports a pod for a minute after its end, when its object may be gone
         self._given.metrics.refusals.labels("unknownPod").inc(
             sum(pod.uid not in others and not pod.over for pod in rest)

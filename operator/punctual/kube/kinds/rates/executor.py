@@ -16,8 +16,10 @@ from punctual.kube.writes.operations import PutStatus
 from punctual.rates.model import Action, HoldPod, RateStatus, ReleasePod, WriteRate
 from punctual.verdict import Verdict
 
-QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL}
+QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL, reasons.STEERING}
 """Reasons that come and go in normal operation: no events."""
+GOOD: Final = {reasons.FEASIBLE, reasons.ON_TARGET, reasons.ALIGNED}
+"""Reasons that are no warning."""
 
 
 class RateExecutor:
@@ -26,7 +28,7 @@ class RateExecutor:
     def __init__(self, tools: Tools) -> None:
         self.begun = False
         self._tools = tools
-        self._said: dict[str, tuple[str, str]] = {}  # reasons of the conditions, by uid
+        self._said: dict[str, tuple[str, ...]] = {}  # reasons of the conditions, by uid
 
     def perform(self, action: Action) -> None:
         """Carry out an action. Returns at once."""
@@ -53,14 +55,12 @@ class RateExecutor:
         known.term.transition_times = transition_times(body["conditions"])
         write = PutStatus.of(TARGET_RATES, "TargetRate", metadata_of(known), body, urgent=urgent)
         self._tools.writer.submit(Key(TARGET_RATES, known.uid), write)
-        admitted, on_target = status.admitted, status.on_target
-        now = admitted.reason, on_target.reason if on_target else ""
-        before = self._said.get(known.uid, ("", ""))
-        self._said[known.uid] = now
-        if now[0] != before[0]:
-            self._emit(known, admitted, good=admitted.reason == reasons.FEASIBLE)
-        if on_target and now[1] != before[1] and on_target.reason not in QUIET:
-            self._emit(known, on_target, good=on_target.status == "True")
+        verdicts = status.admitted, status.on_target, status.aligned
+        before = self._said.get(known.uid, ("", "", ""))
+        self._said[known.uid] = tuple(verdict.reason if verdict else "" for verdict in verdicts)
+        for verdict, reason in zip(verdicts, before, strict=True):
+            if verdict and verdict.reason != reason and verdict.reason not in QUIET:
+                self._emit(known, verdict, good=verdict.reason in GOOD)
 
     def _emit(self, known: KnownRate, verdict: Verdict, *, good: bool) -> None:
         about = Regarding(api.API_VERSION, "TargetRate", known.namespace, known.name, known.uid)

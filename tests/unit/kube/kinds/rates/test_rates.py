@@ -129,6 +129,9 @@ class Stage:
         for _ in range(20):
             await asyncio.sleep(0)
 
+    def report(self, *pods):
+        self.rates.reported(wire.Report(node="n0", instance="a", sequence=1, pods=pods), pods)
+
     def held(self):
         answer = self.set_points.answer("n0", now=0.0, epoch=3, pods={})
         return {p.uid for p in answer.pods}, answer.applications_complete
@@ -244,7 +247,7 @@ async def test_reports_reach_the_control(stage):
         done = int(2 * point.cap * second)
         written = second - done / (2 * point.cap)
         line = wire.PodReport(uid="p", done=done, written=written, cap=point.cap, period=point.period)
-        stage.rates.reported("n0", (line,))
+        stage.report(line)
         await stage.turn()
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     assert stage.log.events == ["Feasible", "OnTarget"]
@@ -298,7 +301,7 @@ async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
     for second in range(1, 60):
         stage.now = float(second)
         (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
-        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        stage.report(wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period))
         await stage.turn()
         if not stage.prometheus.asked[-1][-1].done():
             stage.prometheus.answer(ScrapedCount("p", int(20 * point.cap * second), stage.now))
@@ -306,7 +309,7 @@ async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     for second in range(60, 110):
         stage.now = float(second)
-        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        stage.report(wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period))
         await stage.turn()
         if not stage.prometheus.asked[-1][-1].done():
             stage.prometheus.answer(flaw="it is away")
