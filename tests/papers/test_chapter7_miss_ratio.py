@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from figures.letter7 import LETTER, OURS, READ, Cluster, at_miss_ratio, factors
 
-from punctual.control.identification import fit
 from punctual.control.miss_ratio import GAINS, HIGH, IDENTIFIED, LOW
 from punctual.control.pi import PI
 from punctual.sim.loads import SECOND
 from punctual.sim.options import Options
+from punctual.sim.plants.identification import fit
 from punctual.sim.run import simulate
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

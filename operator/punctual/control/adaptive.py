@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from punctual.control.follow import SHORT, Follow, Line
-from punctual.control.gains import place_poles
 from punctual.control.governor import Sample, Wish
 from punctual.control.learner import ENOUGH, LEAST, Learner
 from punctual.control.model import Model
-from punctual.control.pi import Tuned
+from punctual.control.pi import Tuned, place_poles
 
 LEVELS: Final = (1.0, 1.0, 0.5, 1.0, 0.5, 0.5, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 0.5, 0.5, 1.0, 0.5, 1.0, 1.0, 0.5, 1.0)
 """Parts of the largest cap while nothing is known. Successive values are independent, so that each delay shows."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from math import floor
 from typing import Final, NamedTuple
 
-from punctual.control.gains import place_poles
 from punctual.control.model import Model
-from punctual.control.pi import PI
+from punctual.control.pi import PI, place_poles
 from punctual.theory.tolerance import tolerance
 
 IDENTIFIED: Final = Model(a=(0.0,), b=(0.38,), r2=0.7)

@@ -10,8 +10,8 @@ slices, ``alone`` the seconds of an iteration alone, and w, the *waits*, the num
 loses. w depends on how the slices of different nodes happen to overlap at a period; its distribution hardly depends on
 program, target and period. So a first guess takes a low w, and one that must be right takes a high one.
 
-`Bracketing` is the default law, `LinearSearch` the paper's. Both are pure: a report or a change of target goes in, a
-`RateDecision` with the pair that is to be in force comes out.
+`Bracketing` is the default law, `FixedPeriod` that of aligned slices, `LinearSearch` the paper's. They are pure: a
+report or a change of target goes in, a `RateDecision` with the pair that is to be in force comes out.
 """
 
 from dataclasses import dataclass, field, replace
@@ -373,6 +373,78 @@ class Bracketing:
     def _set(self, period: float, utilization: float, reason: Reason) -> RateDecision:
         period = self.limits.clamp(period, min(self.target, utilization))
         self.pair = Pair(period, period * utilization)
+        return RateDecision(self.pair, reason)
+
+
+@dataclass(slots=True)
+class FixedPeriod:
+    """The law for aligned slices: the period is given, because slots are, and only the slice moves.
+
+    Aligned slices lose little to waiting, whatever the period. So the rate follows utilization, and the error of a
+    whole iteration out of band is added to it. It stays within MOST·ε of the target, and below the ceiling. The first
+    slice in band stays.
+    """
+
+    epsilon: float
+    period: float
+    known: tuple[KnownPair, ...] = ()
+    """What held, oldest first, one for each target."""
+    pair: Pair = field(init=False)
+    target: float = field(init=False, default=0.0)
+    ceiling: float = field(init=False, default=1.0)
+    held: bool = field(init=False, default=False)
+    """The pair has been in band for a whole iteration."""
+    strikes: float = field(init=False, default=0.0)
+    """Iterations out of band since, less FORGET for each one in band."""
+    given_up: bool = field(init=False, default=False)
+    """The largest slice was too short for a whole iteration."""
+
+    def aim(self, target: float, *, ceiling: float = 1.0) -> RateDecision:
+        """Change the target, or the ceiling."""
+        again = target == self.target
+        self.target, self.ceiling = target, ceiling
+        if again and within(self.pair.utilization, self._clamp(self.pair.utilization), 1e-9):
+            return RateDecision(self.pair, "Hold")
+        self.held, self.strikes, self.given_up = False, 0.0, False
+        found = next((k.pair.utilization for k in self.known if k.target == target), None)
+        if found is not None and within(found, self._clamp(found), 1e-9):
+            return self._set(found, "Known")
+        return self._set(target * (1.0 + TAKEN / 2), "Start")
+
+    def report(self, seen: Iteration) -> RateDecision:
+        """Process the report of an iteration."""
+        if abs(seen.utilization - self.pair.utilization) > self.epsilon:
+            return RateDecision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
+        if not 0.0 < seen.rate < inf or seen.share < 1.0 - 1e-9:
+            return RateDecision(self.pair, "Wait")
+        if within(seen.rate, self.target, self.epsilon) and within(seen.utilization, self.target, self.epsilon):
+            return self._hold(seen)
+        self.strikes += 1
+        if self.held and self.strikes < PATIENCE:
+            return RateDecision(self.pair, "Wait")
+        self.held, self.strikes = False, 0.0
+        before = self.pair.utilization
+        wanted = self._clamp(before + self.target - seen.rate)
+        stuck = within(wanted, before, 1e-9)
+        self.given_up = stuck and seen.rate < self.target
+        return RateDecision(self.pair, "Unreachable") if stuck else self._set(wanted, "Slice")
+
+    def _hold(self, seen: Iteration) -> RateDecision:
+        """Note an iteration in band."""
+        if not self.held:
+            others = tuple(k for k in self.known if k.target != self.target)
+            self.known = (*others, KnownPair(self.target, self.pair, seen.rate))[-PROBES:]
+        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
+        self.held, self.given_up = True, False
+        return RateDecision(self.pair, "Hold")
+
+    def _clamp(self, utilization: float) -> float:
+        """Return the allowed utilization nearest to one."""
+        least = max(self.target - MOST * self.epsilon, self.target / 2)
+        return min(max(utilization, least), self.target + MOST * self.epsilon, self.ceiling, 1.0)
+
+    def _set(self, utilization: float, reason: Reason) -> RateDecision:
+        self.pair = Pair(self.period, self.period * self._clamp(utilization))
         return RateDecision(self.pair, reason)
 
 

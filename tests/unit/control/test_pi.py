@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.control.gains import place_poles
 from punctual.control.model import Model
-from punctual.control.pi import PI, Gains
+from punctual.control.pi import PI, Gains, place_poles
 
 poles = st.floats(0.0, 0.95)
 

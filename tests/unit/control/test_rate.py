@@ -1,6 +1,6 @@
 """The laws for target rates, on a plant with one number: how many gaps between slices an iteration loses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import example, given
@@ -13,12 +13,14 @@ from punctual.control.rate import (
     QUOTA,
     Admitted,
     Bracketing,
+    FixedPeriod,
     Iteration,
     KnownPair,
     Limits,
     LinearSearch,
     Overcommitted,
     Pair,
+    RateDecision,
     RateDemand,
     admit,
 )
@@ -311,3 +313,97 @@ def test_ceilings_fit_together_and_none_is_below_its_rate(asked, has):
         used = sum(answer.ceilings[d.name] * d.cpus["a"] for d in demands)
         assert used <= max(has, total) * (1 + 1e-9)
         assert all(d.rate <= answer.ceilings[d.name] <= d.rate + d.epsilon for d in demands)
+
+
+SHARES = st.floats(0.0, 1.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(allow_nan=True, allow_infinity=True), st.floats(0.001, 1.0), SHARES, st.floats(0.1, 1.2)),
+        min_size=1,
+        max_size=20,
+    ),
+    st.floats(0.01, 0.99),
+    st.floats(0.001, 0.3),
+)
+def test_a_fixed_period_stays_and_its_slice_is_within_epsilon_whatever_is_reported(reports, target, epsilon):
+    law = FixedPeriod(epsilon, 0.1)
+    for rate, utilization, share, above in reports:
+        ceiling = target * above
+        law.aim(target, ceiling=ceiling)
+        law.report(Iteration(rate, utilization, share))
+        assert law.pair.period == 0.1
+        assert law.pair.utilization <= min(target + MOST * epsilon, ceiling, 1.0) + 1e-9
+        assert law.pair.utilization >= min(target - MOST * epsilon, ceiling) - 1e-9
+
+
+@given(st.floats(0.05, 0.9), st.floats(0.02, 0.05), st.floats(0.97, 1.04))
+def test_a_fixed_period_finds_its_slice_in_two_iterations_and_keeps_it(target, epsilon, gain):
+    law = FixedPeriod(epsilon, 0.1)
+    law.aim(target)
+    for _ in range(2):
+        law.report(Iteration(gain * law.pair.utilization, law.pair.utilization))
+    pair = law.pair
+    if in_band(pair, gain * pair.utilization, target, epsilon):
+        assert law.report(Iteration(gain * pair.utilization, pair.utilization)).reason == "Hold"
+        assert law.held
+        assert not law.given_up
+
+
+def fixed(*reports, epsilon=0.03, target=0.5, **more):
+    """Return a law with a period of 100 ms after reports of rates, and its last decision."""
+    law = FixedPeriod(epsilon, 0.1)
+    decision = law.aim(target, **more)
+    for rate in reports:
+        decision = law.report(Iteration(rate, law.pair.utilization))
+    return law, decision
+
+
+@pytest.mark.parametrize(
+    ("reports", "reason", "utilization", "held", "given_up"),
+    [
+        ((), "Start", 0.505, False, False),
+        ((0.5,), "Hold", 0.505, True, False),
+        ((0.46,), "Slice", 0.527, False, False),
+        ((0.46, 0.46), "Unreachable", 0.527, False, True),
+        ((0.46, 0.46, 0.48), "Hold", 0.527, True, False),
+        ((0.46, 0.46, 0.54), "Slice", 0.487, False, False),
+        ((0.54,), "Slice", 0.473, False, False),
+        ((0.54, 0.54), "Unreachable", 0.473, False, False),
+        ((0.5, 0.4), "Wait", 0.505, True, False),
+        ((0.5, 0.4, 0.4), "Slice", 0.527, False, False),
+    ],
+)
+def test_with_a_fixed_period_only_the_slice_follows_the_rate(reports, reason, utilization, held, given_up):
+    law, decision = fixed(*reports)
+    assert (decision.reason, law.held, law.given_up) == (reason, held, given_up)
+    assert decision.pair.utilization == pytest.approx(utilization)
+    assert decision.pair == law.pair
+
+
+def test_a_fixed_period_learns_nothing_from_what_was_not_whole_or_not_in_force():
+    law, decision = fixed(0.5)
+    for seen, reason in [
+        (Iteration(0.1, 0.505, 0.95), "Wait"),
+        (Iteration(float("nan"), 0.505), "Wait"),
+        (Iteration(0.2, 0.2), "Limited"),
+    ]:
+        assert law.report(seen) == replace(decision, reason=reason)
+
+
+def test_a_fixed_period_keeps_to_a_lower_ceiling_at_once():
+    law, decision = fixed(0.5)
+    assert law.aim(0.5, ceiling=0.505).reason == "Hold"
+    assert law.held
+    assert law.aim(0.5, ceiling=0.502).pair.utilization == pytest.approx(0.502)
+    assert not law.held
+    assert decision.pair != law.pair
+
+
+def test_a_new_controller_with_a_fixed_period_goes_on_with_the_slice_that_held():
+    law, _ = fixed(0.46, 0.5)
+    other = FixedPeriod(0.03, 0.1, law.known)
+    assert other.aim(0.5) == RateDecision(law.pair, "Known")
+    assert FixedPeriod(0.03, 0.2, law.known).aim(0.5).pair == Pair(0.2, 2 * law.pair.slice)
+    assert FixedPeriod(0.03, 0.1, law.known).aim(0.5, ceiling=0.51).reason == "Start"

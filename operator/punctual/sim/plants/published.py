@@ -16,12 +16,12 @@ from typing import Final
 
 from punctual.control.follow import Line
 from punctual.control.governor import Sample, Wish
-from punctual.control.identification import fit
 from punctual.control.model import Model
 from punctual.control.pi import PI, Gains
 from punctual.control.tuning import tune
 from punctual.control.utilization import Remaining, choose, refusal
 from punctual.sim.plants.admitted import Admitted, line_of, remaining_of
+from punctual.sim.plants.identification import fit
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
 ALPHA: Final = 0.85

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.control.identification import fit
 from punctual.control.model import Model
+from punctual.sim.plants.identification import fit
 
 
 def run(model, inputs, noise=0.0, seed=1):
