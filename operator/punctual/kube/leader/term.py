@@ -82,7 +82,7 @@ class Term:
             # before the first await: if the replica loses its lease twice in a row, what follows an await may not run
             self._end()
             self._given.set_points.clear()
-            self._given.metrics.forget_pools()
+            self._given.metrics.end_term()
             await self._parts.gate.close()
 
     async def retire(self, within: float) -> None:

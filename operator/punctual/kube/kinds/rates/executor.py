@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from punctual import metric_names as names
 from punctual import reasons
 from punctual.kube import api
 from punctual.kube.actors.tools import Tools
@@ -45,14 +46,16 @@ class RateExecutor:
         """Take in that the first step's actions are carried out. No status has to be written before others."""
         self.begun = True
 
-    def forget(self, uid: str) -> None:
+    def forget(self, known: KnownRate) -> None:
         """Remove a TargetRate that is gone."""
-        self._said.pop(uid, None)
-        self._tools.writer.forget(Key(TARGET_RATES, uid))
+        self._said.pop(known.uid, None)
+        self._tools.metrics.forget_rate(known.namespace, known.name)
+        self._tools.writer.forget(Key(TARGET_RATES, known.uid))
 
     def _write(self, known: KnownRate, status: RateStatus, *, urgent: bool) -> None:
         body = rate_status(known, status, epoch=self._tools.epoch, now=self._tools.now())
-        known.term.transition_times = transition_times(body["conditions"])
+        known.term.status, known.term.transition_times = body, transition_times(body["conditions"])
+        self._tools.metrics.rate(known.namespace, known.name, _numbers(status))
         write = PutStatus.of(TARGET_RATES, "TargetRate", metadata_of(known), body, urgent=urgent)
         self._tools.writer.submit(Key(TARGET_RATES, known.uid), write)
         verdicts = status.admitted, status.on_target, status.aligned
@@ -65,3 +68,14 @@ class RateExecutor:
     def _emit(self, known: KnownRate, verdict: Verdict, *, good: bool) -> None:
         about = Regarding(api.API_VERSION, "TargetRate", known.namespace, known.name, known.uid)
         self._tools.recorder.emit(about, "Normal" if good else "Warning", verdict.reason, verdict.message)
+
+
+def _numbers(status: RateStatus) -> dict[names.Metric, float | None]:
+    """Return the metrics of a TargetRate."""
+    held = status.on_target
+    return {
+        names.RATE_TARGET: status.target,
+        names.RATE_RATIO: status.rate,
+        names.RATE_ON_TARGET: None if held is None else float(held.status == "True"),
+        names.RATE_SKEW: status.skew,
+    }

@@ -78,7 +78,7 @@ class Rates(Kind[KnownRate]):
             return
         if status is not None:
             known.term.transition_times = transition_times(c.manifest() for c in status.conditions)
-            known.term.record = to_record(status)
+            known.term.record, known.term.status = to_record(status), body["status"]
 
     def begin(self) -> list[KnownRate]:
         """Start the control with all target rates that were read. The others are considered when they are."""
@@ -93,7 +93,7 @@ class Rates(Kind[KnownRate]):
 
     def gone(self, known: KnownRate) -> None:
         """Take in that a TargetRate is gone."""
-        self._executor.forget(known.uid)
+        self._executor.forget(known)
         self._asked.pop(known.uid, None)
         if self._told.pop(known.uid, None):
             self._mailbox.put(RateDeleted(known.uid))

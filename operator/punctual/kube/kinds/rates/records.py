@@ -86,6 +86,7 @@ def members(known: KnownRate, caches: Caches) -> MembersSeen:
                 request=pod.request,
                 running=pod.running,
                 in_pool=caches.inventory.owner(pod.node) == spec.pool,
+                cores=caches.inventory.cpus_of(pod.node),
             )
             for pod in selected
         ),

@@ -36,13 +36,14 @@ class Log:
     """A writer and a recorder that keep what they are given."""
 
     def __init__(self):
-        self.statuses, self.events, self.forgotten = {}, [], []
+        self.statuses, self.bodies, self.events, self.forgotten = {}, {}, [], []
 
     async def caught_up(self):
         pass
 
     def submit(self, key, operation):
-        self.statuses[key.name] = {c["type"]: c["reason"] for c in operation.body["status"]["conditions"]}
+        self.bodies[key.name] = operation.body["status"]
+        self.statuses[key.name] = {c["type"]: c["reason"] for c in self.bodies[key.name]["conditions"]}
 
     def forget(self, key):
         self.forgotten.append(key.name)
@@ -74,7 +75,7 @@ class Stage:
         self.now = 0.0
         self.prometheus = Scripted()
         tools = make_tools(self.log, lambda: self.now, caches=self.caches, monotonic=lambda: self.now)
-        self.set_points = tools.set_points
+        self.set_points, self.metrics, self.epoch = tools.set_points, tools.metrics, tools.epoch
         self.rates = Rates(tools, self.prometheus, self)
         self.late = Late()
         self.kinds = Kinds(self.late, self.log, self)
@@ -87,12 +88,16 @@ class Stage:
         nodes._told({"metadata": meta, "status": {"allocatable": room, "conditions": ready}})
         self.observe_pool()
 
-    def observe_pool(self):
+    def observe_pool(self, **more):
         body = {
             "apiVersion": api.API_VERSION,
             "kind": "Pool",
             "metadata": {"name": "main", "uid": "main", "generation": 1, "creationTimestamp": CREATED},
-            "spec": {"nodeSelector": {"matchLabels": {"pool": "main"}}, "processor": {"cpu": "1", "memory": "1Gi"}},
+            "spec": {
+                "nodeSelector": {"matchLabels": {"pool": "main"}},
+                "processor": {"cpu": "1", "memory": "1Gi"},
+                **more,
+            },
         }
         self.caches.observe("pools", None, body)
 
@@ -129,8 +134,9 @@ class Stage:
         for _ in range(20):
             await asyncio.sleep(0)
 
-    def report(self, *pods):
-        self.rates.reported(wire.Report(node="n0", instance="a", sequence=1, pods=pods), pods)
+    def report(self, *pods, host=wire.NodeReport()):
+        report = wire.Report(node="n0", instance="a", sequence=1, epoch=self.epoch, host=host, pods=pods)
+        self.rates.reported(report, pods)
 
     def held(self):
         answer = self.set_points.answer("n0", now=0.0, epoch=3, pods={})
@@ -251,6 +257,33 @@ async def test_reports_reach_the_control(stage):
         await stage.turn()
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     assert stage.log.events == ["Feasible", "OnTarget"]
+
+
+async def test_aligned_slices_are_brought_to_agents_told_and_reconsidered_with_their_pool(stage):
+    """The first grid begins where the leader likes; the agent says that the pod is on it."""
+    stage.pods._told(stage.pod("p"))
+    stage.rate(coscheduling="Aligned")
+    stage.kinds.begin()
+    await stage.turn()
+    for second in range(1, 12):
+        stage.now = float(second)
+        (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+        assert point.mode.grid.slice == pytest.approx(point.cap * point.period)
+        phase = wire.PhaseReport(begins=point.mode.grid.begins, half=0.0001, error=0.0002)
+        stage.report(
+            wire.PodReport(uid="p", cap=point.cap, period=point.period, phase=phase, throttled=1.0),
+            host=wire.NodeReport(clock=wire.ClockReport(bound=0.0001)),
+        )
+        await stage.turn()
+    assert (point.period, stage.log.statuses["u"]["Aligned"]) == (0.1, "Aligned")
+    assert "Aligned" in stage.log.events
+    assert "Steering" not in stage.log.events
+    assert stage.log.bodies["u"]["skew"] == "200us"
+    assert b'punctual_targetrate_skew_seconds{name="solver",namespace="default"} 0.0002' in stage.metrics.text()
+    stage.observe_pool(maxSlice="2ms")
+    stage.kinds.signal("pool", "main")
+    await stage.turn()
+    assert stage.log.statuses["u"]["Admitted"] == "EditRefused", "no period has so short a slice"
 
 
 async def test_prometheus_is_asked_every_three_seconds_with_one_query_at_a_time(stage):

@@ -113,8 +113,8 @@ def test_what_the_edge_refuses(caches, spec, asked, reason, says):
 def test_members_are_the_selected_pods_of_the_namespace(caches):
     caches.observe("pools", None, pool())
     assert members(known(caches), caches).members == (
-        Member("p", "default/p", "n0", 2.0, 0.5, running=True, in_pool=True),
-        Member("q", "default/q", "n1", 2.0, 0.5, running=True, in_pool=False),
+        Member("p", "default/p", "n0", 2.0, 0.5, running=True, in_pool=True, cores=8.0),
+        Member("q", "default/q", "n1", 2.0, 0.5, running=True, in_pool=False, cores=8.0),
     )
 
 
