@@ -88,11 +88,11 @@ class Stage:
         nodes._told({"metadata": meta, "status": {"allocatable": room, "conditions": ready}})
         self.observe_pool()
 
-    def observe_pool(self, **more):
+    def observe_pool(self, generation=1, **more):
         body = {
             "apiVersion": api.API_VERSION,
             "kind": "Pool",
-            "metadata": {"name": "main", "uid": "main", "generation": 1, "creationTimestamp": CREATED},
+            "metadata": {"name": "main", "uid": "main", "generation": generation, "creationTimestamp": CREATED},
             "spec": {
                 "nodeSelector": {"matchLabels": {"pool": "main"}},
                 "processor": {"cpu": "1", "memory": "1Gi"},
@@ -134,7 +134,8 @@ class Stage:
         for _ in range(20):
             await asyncio.sleep(0)
 
-    def report(self, *pods, host=wire.NodeReport()):
+    def report(self, *pods, bound=None):
+        host = wire.NodeReport(clock=None if bound is None else wire.ClockReport(bound=bound))
         report = wire.Report(node="n0", instance="a", sequence=1, epoch=self.epoch, host=host, pods=pods)
         self.rates.reported(report, pods)
 
@@ -272,7 +273,7 @@ async def test_aligned_slices_are_brought_to_agents_told_and_reconsidered_with_t
         phase = wire.PhaseReport(begins=point.mode.grid.begins, half=0.0001, error=0.0002)
         stage.report(
             wire.PodReport(uid="p", cap=point.cap, period=point.period, phase=phase, throttled=1.0),
-            host=wire.NodeReport(clock=wire.ClockReport(bound=0.0001)),
+            bound=0.0001,
         )
         await stage.turn()
     assert (point.period, stage.log.statuses["u"]["Aligned"]) == (0.1, "Aligned")
@@ -280,7 +281,7 @@ async def test_aligned_slices_are_brought_to_agents_told_and_reconsidered_with_t
     assert "Steering" not in stage.log.events
     assert stage.log.bodies["u"]["skew"] == "200us"
     assert b'punctual_targetrate_skew_seconds{name="solver",namespace="default"} 0.0002' in stage.metrics.text()
-    stage.observe_pool(maxSlice="2ms")
+    stage.observe_pool(2, maxSlice="2ms")
     stage.kinds.signal("pool", "main")
     await stage.turn()
     assert stage.log.statuses["u"]["Admitted"] == "EditRefused", "no period has so short a slice"
