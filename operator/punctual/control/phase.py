@@ -135,9 +135,12 @@ class Search:
     last: Reading | None = None
 
     @classmethod
-    def begin(cls, now: float, period: float) -> "Search":
-        """Return a search that knows nothing."""
-        return cls(period, now + 2 * MARGIN, now + 2 * MARGIN + period)
+    def begin(cls, now: float, period: float, known: Phase | None) -> "Search":
+        """Return a search, which goes on from what is known."""
+        if known is None:
+            return cls(period, now + 2 * MARGIN, now + 2 * MARGIN + period)
+        firing = known.firing(period, now + known.half + 2 * MARGIN)
+        return cls(period, firing - known.half, firing + known.half, found=True)
 
     @property
     def ended(self) -> bool:
@@ -167,8 +170,10 @@ class Search:
             elif self.number > READS:
                 self.still += 1
                 self._turn(reading)
+                if not self.found:
+                    self._anew(reading)
         elif last is not None and self.still and reading.count > last.count:  # it has fired, and at another time
-            self.low, self.high, self.found = reading.after, reading.after + self.period, False
+            self._anew(reading)
         elif reading.after > self.low:  # it may have fired already
             self._turn(reading)
 
@@ -181,6 +186,10 @@ class Search:
                 low, high = max(low, self.low), min(high, self.high)
             self.low, self.high, self.found = low, high, True
         self._turn(reading)
+
+    def _anew(self, reading: Reading) -> None:
+        """Read over a whole period from now on."""
+        self.low, self.high, self.found, self.number = reading.after, reading.after + self.period, False, 1
 
     def _turn(self, reading: Reading) -> None:
         """Go on with the next period that begins late enough."""
@@ -366,8 +375,8 @@ class PhaseControl:
     def _next(self, now: float) -> Search | Look | Move:
         """Return the stage that begins."""
         period = self.grid.period
-        if self.phase is None:
-            return Search.begin(now, period)
+        if self.phase is None or self.phase.half > TOLERANCE:
+            return Search.begin(now, period, self.phase)
         if self.bad >= BAD and self.error is not None and not self.on_grid and now >= self.not_before:
             d = change(self.error, period, self.grid.cores)
             if d is not None:
@@ -405,10 +414,11 @@ class PhaseControl:
                 self._moved(stage)
 
     def _searched(self, now: float, search: Search) -> None:
-        self.phase, expected, self.expected = search.phase, self.expected, None
-        if self.phase is None:  # idle
+        expected, self.expected = self.expected, None
+        if search.phase is None:  # idle
             self.bad = 0
             return
+        self.phase = search.phase
         if expected is not None:
             off = abs(wrap(self.phase.at - expected.at, self.grid.period))
             self.failed = self.failed + 1 if off > TOLERANCE + expected.half + self.phase.half else 0
