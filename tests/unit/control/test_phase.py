@@ -314,10 +314,11 @@ def test_two_moves_are_some_seconds_apart_however_often_the_grid_changes():
 
 def test_a_step_that_comes_early_or_twice_changes_nothing():
     control = PhaseControl(Grid(BEGINS, 0.1, 0.3))
-    wait = control.step(0.0)
+    assert control.step(0.0) == control.step(0.0) == Read()
+    wait = control.step(0.0, Reading(0.0, 0.0, 5))
     assert isinstance(wait, Wait)
     assert control.step(wait.until / 2) == wait
-    assert control.step(wait.until) == control.step(wait.until) == Read()
+    assert control.step(wait.until) == Read()
     assert control.searching
 
 
