@@ -115,8 +115,8 @@ def answers(applications: Iterable[Application]) -> dict[str, Answer]:
             asking.append(app)
     for app in asking:
         if app.target is not None:
-            period = _micros(app.place.period) if app.place and app.rate.aligned else None
-            if refusal := room.refuses(app, min(app.target, app.rate.target), period):
+            target = min(app.target, app.rate.target)
+            if refusal := room.refuses(app, target, _kept_period(app, target)):
                 refusals[app.rate.uid] = refusal
     for app in asking:
         if app.rate.uid not in refusals and (refusal := _edit(app, room)):
@@ -145,6 +145,14 @@ def _edit(app: Application, room: _Room) -> Refusal | None:
     asked = "" if refusal[1].startswith("spec.") else "spec.rate: "
     aligned = ", not aligned," if app.rate.aligned and slot is None else ""
     return reasons.EDIT_REFUSED, f"{asked}{refusal[1]}; {100 * before.rate:.6g}%{aligned} stays in force"
+
+
+def _kept_period(app: Application, target: float) -> int | None:
+    """Return the period of the slot that an application has. None: it has none, or a pod needs a longer period now."""
+    if app.place is None or not app.rate.aligned:
+        return None
+    period = _micros(app.place.period)
+    return period if period in allowed(app.limits(target).least(target), LONGEST) else None
 
 
 def _period(app: Application) -> int | Refusal:
