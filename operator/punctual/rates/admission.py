@@ -74,8 +74,8 @@ class _Room:
             return None
         text = (
             f"its slice of {length(rate, period) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place: at "
-            f"{clash.at / 1e3:.6g} ms of the grid, the {nodes[clash.node]:.6g} CPU of node {clash.node} do not suffice "
-            f"for it beside {clash.other}: lower one of the two rates, or use other nodes"
+            f"{clash.at / 1e3:.6g} ms of the grid, {nodes[clash.node]:.6g} CPU of node {clash.node} are too few for it "
+            f"beside {clash.other}: lower one of the two rates, or use other nodes"
         )
         return reasons.SLICES_DO_NOT_FIT, text
 
@@ -157,13 +157,14 @@ def _kept_period(app: Application, target: float) -> int | None:
 
 def _period(app: Application) -> int | Refusal:
     """Return the longest period, µs, with a slice that the pool allows."""
-    target, limits, longest = app.rate.target, app.limits(app.rate.target), 1e6 * app.rate.max_slice
-    low, high = limits.least(target), limits.max_period
-    periods = allowed(low, high)
+    target, longest = app.rate.target, 1e6 * app.rate.max_slice
+    low, high = app.limits(target).least(target), app.rate.limits.max_period
+    # a small pod needs a longer period than is asked, and gets it
+    periods = allowed(low, high) if low <= high else allowed(low, LONGEST)[:1]
     if not periods:
         text = (
             f"spec.period: aligned slices need a period of 100 ms, or of 100 ms halved or doubled some times; none is "
-            f"from {1e3 * low:.6g} to {1e3 * high:.6g} ms"
+            f"from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
     if fits := [period for period in periods if target * period <= longest * (1 + 1e-9)]:
