@@ -14,6 +14,8 @@ KEPT: Final = 60
 """Round trips that are kept: those of the last minute."""
 FREQUENCY: Final = 50e-6
 """Frequency error of a clock that is assumed, seconds a second: what is known of the offset ages by it."""
+ROUNDING: Final = 1e-6
+"""Seconds to which the times of long-running clocks are exact."""
 ENOUGH: Final = 10
 """Round trips that tell the drift: the delays of fewer outweigh it."""
 
@@ -71,7 +73,7 @@ class ClockOffset:
         DANGER: a suspended node's clock stands still, and a time service may slew a clock faster than FREQUENCY. What
         was learned before then contradicts the newest trip, and is dropped.
         """
-        if trip.delay >= -FREQUENCY * trip.held:
+        if trip.delay >= -FREQUENCY * trip.held - ROUNDING:
             self.trips = deque((old for old in self.trips if not trip.contradicts(old)), KEPT)
             self.trips.append(trip)
 

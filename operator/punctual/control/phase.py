@@ -23,7 +23,7 @@ TOLERANCE: Final = 0.0005
 """A phase is on its grid if it is off by no more than this or the bound of the clock, s."""
 FINE: Final = 0.0001
 """A search ends once it knows the phase to this, s ..."""
-TURNS: Final = 8
+TURNS: Final = 12
 """... or after so many periods: where the readings are late, it cannot know better."""
 READS: Final = 10
 """Readings of one period of a search: each period makes the interval so much narrower."""
@@ -124,69 +124,93 @@ class Search:
 
     period: float
     low: float
-    """The timer fires between ``low`` and ``high``, and whole periods later."""
     high: float
-    found: bool = False
+    known: bool
+    """The timer fires between ``low`` and ``high`` and whole periods later. False: that is where it looks."""
+    next: float
+    """When the next reading is due."""
+    lead: float = MARGIN
+    """By how much a turn, which is the readings of one period, begins before ``low``: its readings come late."""
+    last: Reading | None = None
+    opening: bool = True
+    """The next reading is the first of its turn."""
+    seen: float | None = None
+    """When the timer was seen to fire."""
     turns: int = 0
     still: int = 0
     """Turns in a row without a firing."""
-    number: int = 0
-    """Readings of this turn."""
-    last: Reading | None = None
 
     @classmethod
-    def begin(cls, now: float, period: float) -> "Search":
-        """Return a search that knows nothing."""
-        return cls(period, now + 2 * MARGIN, now + 2 * MARGIN + period)
+    def begin(cls, now: float, period: float, phase: Phase | None) -> "Search":
+        """Return a search, which goes on from what is known."""
+        if phase is None:
+            return cls(period, now + MARGIN, now + MARGIN + period, known=False, next=now)
+        low = phase.firing(period, now + phase.half + MARGIN) - phase.half
+        return cls(period, low, low + 2 * phase.half, known=True, next=low - MARGIN)
+
+    @property
+    def stands(self) -> bool:
+        """The timer is idle."""
+        return self.still >= STANDSTILL
 
     @property
     def ended(self) -> bool:
-        """The phase is known as well as it can be, or the timer stands still."""
-        fine = self.found and self.high - self.low <= 2 * FINE
-        return fine or self.turns >= TURNS or self.still >= STANDSTILL
+        """The phase is known as well as it can be, or the timer is idle."""
+        fine = self.known and self.seen is not None and self.high - self.low <= 2 * FINE
+        return fine or self.stands or self.turns >= TURNS
 
     @property
     def phase(self) -> Phase | None:
-        """What was found. None: the timer stands still, or no reading came in time."""
-        if not self.found or self.still >= STANDSTILL:
+        """What was found. None: the timer is idle, or no reading came in time."""
+        if self.stands or self.seen is None or not self.known:
             return None
-        return Phase((self.low + self.high) / 2, (self.high - self.low) / 2, self.high)
+        return Phase((self.low + self.high) / 2, (self.high - self.low) / 2, self.seen)
 
     def step(self, now: float) -> Step:
         """Return what to do."""
-        at = self.low - MARGIN + self.number * (self.high - self.low + 2 * MARGIN) / READS
-        return Read() if now >= at else Wait(at)
+        return Read() if now >= self.next else Wait(self.next)
 
     def take(self, reading: Reading) -> None:
         """Note a reading."""
         last, self.last = self.last, reading
-        self.number += 1
-        if self.number > 1 and last is not None:
-            if reading.count > last.count:
-                self._narrow(last, reading)
-            elif self.number > READS:
-                self.still += 1
-                self._turn(reading)
-        elif last is not None and self.still and reading.count > last.count:  # it has fired, and at another time
-            self.low, self.high, self.found = reading.after, reading.after + self.period, False
-        elif reading.after > self.low:  # it may have fired already
+        opening, self.opening = self.opening, False
+        self.lead = min(max(self.lead, reading.after - self.next + MARGIN), self.period / 4)
+        fired = last is not None and reading.count > last.count
+        if opening and fired and self.still:  # elsewhere, between two turns
+            self._anew(reading)
+        elif opening and reading.after > self.low:  # it may have fired already
             self._turn(reading)
+        elif fired and not opening and last is not None:
+            self._narrow(last, reading)
+        elif reading.before >= self.high + MARGIN:
+            self.still += 1
+            self._turn(reading)
+            if not self.known:
+                self._anew(reading)
+        else:
+            spacing = (self.high - self.low + 2 * MARGIN) / READS
+            self.next = min(max(self.next + spacing, reading.after), self.high + MARGIN)
 
     def _narrow(self, last: Reading, reading: Reading) -> None:
         """Note that the timer has fired between two readings."""
-        self.still = 0
         low, high = last.before, reading.after
+        self.still = 0
         if reading.count - last.count == 1 and high - low < self.period:
-            if max(low, self.low) < min(high, self.high):
+            if self.known and max(low, self.low) < min(high, self.high):
                 low, high = max(low, self.low), min(high, self.high)
-            self.low, self.high, self.found = low, high, True
+            self.low, self.high, self.known, self.seen = low, high, True, high
         self._turn(reading)
 
     def _turn(self, reading: Reading) -> None:
         """Go on with the next period that begins late enough."""
-        turns = max(ceil((reading.after + MARGIN - self.low) / self.period), 0)
+        turns = max(ceil((reading.after + self.lead - self.low) / self.period), 0)
         self.low, self.high = self.low + turns * self.period, self.high + turns * self.period
-        self.turns, self.number = self.turns + 1, 0
+        self.turns, self.opening, self.next = self.turns + 1, True, self.low - self.lead
+
+    def _anew(self, reading: Reading) -> None:
+        """Look over a whole period from a reading on."""
+        self.low, self.high, self.known = reading.after, reading.after + self.period, False
+        self.opening, self.next = False, reading.after
 
 
 @dataclass(slots=True)
@@ -304,6 +328,8 @@ class PhaseControl:
     """No move begins earlier."""
     expected: Phase | None = field(init=False, default=None)
     """Where the last move should have led."""
+    late: bool = field(init=False, default=False)
+    """The readings of the last look came too late."""
     count: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -318,8 +344,10 @@ class PhaseControl:
 
     @property
     def on_grid(self) -> bool:
-        """Whether no more is known against it than the tolerance allows."""
-        return self.error is None or self.phase is None or abs(self.error) <= max(self.tolerance, self.phase.half)
+        """Whether nothing is known against it: the phase itself is known to FINE, or to its half."""
+        if self.error is None or self.phase is None:
+            return True
+        return abs(self.error) <= max(self.tolerance - FINE, self.phase.half)
 
     @property
     def searching(self) -> bool:
@@ -365,16 +393,17 @@ class PhaseControl:
 
     def _next(self, now: float) -> Search | Look | Move:
         """Return the stage that begins."""
-        period = self.grid.period
-        if self.phase is None:
-            return Search.begin(now, period)
-        if self.bad >= BAD and self.error is not None and not self.on_grid and now >= self.not_before:
-            d = change(self.error, period, self.grid.cores)
+        period, phase = self.grid.period, self.phase
+        if phase is not None and self.bad >= BAD and not self.on_grid and now >= self.not_before:
+            d = change(self.error or 0.0, period, self.grid.cores)
             if d is not None:
-                return Move(period, d, self.phase.firing(period, now + period / 2))
+                return Move(period, d, phase.firing(period, now + period / 2))
             self.failed, self.not_before = FAILURES, now + OFF
-        margin = max(self.tolerance, self.phase.half + MARGIN)
-        return Look(period, self.phase.firing(period, now + margin), self.phase.half, margin)
+        if phase is None or phase.half > FINE or self.late:
+            self.late = False
+            return Search.begin(now, period, phase)
+        margin = max(self.tolerance, phase.half + MARGIN)
+        return Look(period, phase.firing(period, now + margin), phase.half, margin)
 
     def _write(self, now: float, move: Move) -> Write:
         """Put P + d in force."""
@@ -405,10 +434,12 @@ class PhaseControl:
                 self._moved(stage)
 
     def _searched(self, now: float, search: Search) -> None:
-        self.phase, expected, self.expected = search.phase, self.expected, None
-        if self.phase is None:  # idle
-            self.bad = 0
+        expected, self.expected = self.expected, None
+        if search.phase is None:
+            if search.stands:
+                self.bad = 0
             return
+        self.phase = search.phase
         if expected is not None:
             off = abs(wrap(self.phase.at - expected.at, self.grid.period))
             self.failed = self.failed + 1 if off > TOLERANCE + expected.half + self.phase.half else 0
@@ -426,6 +457,8 @@ class PhaseControl:
                 self.phase = None
         elif look.idle:
             self.bad = 0
+        else:  # a search comes to terms with late readings
+            self.late, self.since = True, -inf
 
     def _moved(self, move: Move) -> None:
         """End a move: what it led to is not known before a search."""

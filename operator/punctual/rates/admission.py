@@ -74,8 +74,8 @@ class _Room:
             return None
         text = (
             f"its slice of {length(rate, period) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place: at "
-            f"{clash.at / 1e3:.6g} ms of the grid, the {nodes[clash.node]:.6g} CPU of node {clash.node} do not suffice "
-            f"for it beside {clash.other}: lower one of the two rates, or use other nodes"
+            f"{clash.at / 1e3:.6g} ms of the grid, {nodes[clash.node]:.6g} CPU of node {clash.node} are too few for it "
+            f"beside {clash.other}: lower one of the two rates, or use other nodes"
         )
         return reasons.SLICES_DO_NOT_FIT, text
 
@@ -115,8 +115,8 @@ def answers(applications: Iterable[Application]) -> dict[str, Answer]:
             asking.append(app)
     for app in asking:
         if app.target is not None:
-            period = _micros(app.place.period) if app.place and app.rate.aligned else None
-            if refusal := room.refuses(app, min(app.target, app.rate.target), period):
+            target = min(app.target, app.rate.target)
+            if refusal := room.refuses(app, target, _kept_period(app, target)):
                 refusals[app.rate.uid] = refusal
     for app in asking:
         if app.rate.uid not in refusals and (refusal := _edit(app, room)):
@@ -147,15 +147,24 @@ def _edit(app: Application, room: _Room) -> Refusal | None:
     return reasons.EDIT_REFUSED, f"{asked}{refusal[1]}; {100 * before.rate:.6g}%{aligned} stays in force"
 
 
+def _kept_period(app: Application, target: float) -> int | None:
+    """Return the period of the slot that an application has. None: it has none, or a pod needs a longer period now."""
+    if app.place is None or not app.rate.aligned:
+        return None
+    period = _micros(app.place.period)
+    return period if period in allowed(app.limits(target).least(target), LONGEST) else None
+
+
 def _period(app: Application) -> int | Refusal:
     """Return the longest period, µs, with a slice that the pool allows."""
-    target, limits, longest = app.rate.target, app.limits(app.rate.target), 1e6 * app.rate.max_slice
-    low, high = limits.least(target), limits.max_period
-    periods = allowed(low, high)
+    target, longest = app.rate.target, 1e6 * app.rate.max_slice
+    low, high = app.limits(target).least(target), app.rate.limits.max_period
+    # a small pod needs a longer period than is asked, and gets it
+    periods = allowed(low, high) if low <= high else allowed(low, LONGEST)[:1]
     if not periods:
         text = (
             f"spec.period: aligned slices need a period of 100 ms, or of 100 ms halved or doubled some times; none is "
-            f"from {1e3 * low:.6g} to {1e3 * high:.6g} ms"
+            f"from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
     if fits := [period for period in periods if target * period <= longest * (1 + 1e-9)]:

@@ -48,6 +48,7 @@ from punctual.rates.model import (
     TargetRate,
 )
 from punctual.rates.phases import PodPhases
+from punctual.rates.slots import PERIODS
 from punctual.verdict import Verdict
 
 WINDOW: Final = 4.0
@@ -106,8 +107,7 @@ class Application:
     def __post_init__(self) -> None:
         self.target, self.max_rate, self.seen = self.record.target, self.record.max_rate, self.record.rate
         self._on_target = self.record.on_target
-        if self.record.offset is not None and self.record.period:
-            self.place = Place(self.record.period, self.record.offset)
+        self.place = placed(self.record)
 
     # what is asked
 
@@ -166,7 +166,7 @@ class Application:
     @property
     def kept(self) -> Kept | None:
         """What says where the grid of the leader before is. None: nothing."""
-        if self.on_grid is None or self.on_grid != (self.record.period, self.record.offset):
+        if self.on_grid is None or self.on_grid != placed(self.record):
             return None
         return Kept(*self.on_grid, self.phases.begins(m.pod for m in self.members.values() if m.running))
 
@@ -268,8 +268,10 @@ class Application:
         assert self.target is not None
         limits = self.limits(self.target)
         if self.max_rate is None:
-            # without progress there is nothing to measure
-            wait = bool(self._reporting()) or all(c.silent <= SILENT_SECONDS for c in self._counts.values())
+            # without progress there is nothing to measure; a leader before this one may have waited for it already
+            waited = self.record.max_rate is None and (self.record.utilization or 1.0) < 1.0
+            silent = waited or any(c.silent > SILENT_SECONDS for c in self._counts.values())
+            wait = bool(self._reporting()) or not silent
             share, period = (1.0 if wait else self.target), limits.clamp(LONGEST, self.target)
             if self.place and not wait:
                 period = self.place.period
@@ -379,6 +381,13 @@ class Application:
                 has = "no cap" if counts.cap is None else f"{counts.cap:.3g} cores"
                 return f"pod {m.name} has {has}, asked are {cap:.3g} cores in {1000 * self.pair.period:.3g} ms"
         return ""
+
+
+def placed(record: Record) -> Place | None:
+    """Return where in the grid an earlier leader had an application. None: nowhere, or at a place that cannot be."""
+    if record.offset is None or record.period is None or round(1e6 * record.period) not in PERIODS:
+        return None
+    return Place(round(record.period, 6), round(record.offset, 6))
 
 
 def _cap(member: Member, pair: Pair) -> float:
