@@ -212,6 +212,8 @@ class Application:
         if window is None or self._law is None:
             return
         self.seen = window.rate / self.max_rate
+        if self.on_grid and self.phases.steering(now):
+            return  # slices that do not meet yet tell nothing of the slice that is needed
         if window.share > 0.0:
             self._decide(self._law.report(Iteration(self.seen, self.pair.utilization, window.share)), now)
             self._on_target = self._law.held or (self._on_target and self._word == "Wait")

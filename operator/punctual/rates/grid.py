@@ -1,6 +1,6 @@
 """The origin of the cluster's grid: the moment, of the leader's clock, from which all offsets count.
 
-A new leader has another clock than the one before, and pods whose slices are on the old grid already. It finds the
+A new leader has another clock than the one before, and the slices of pods are on the old grid already. It finds the
 origin in what their agents report, so that no slice moves. Until then it lets them only find out when their periods
 begin. If not all have said so after `LIMIT` seconds, it goes by those that have; without any, each origin is as good.
 """
@@ -16,7 +16,7 @@ LIMIT: Final = 30.0
 NEAR: Final = 0.001
 """Origins that are nearer than this agree, s."""
 VOTES: Final = 64
-"""Pods of one application whose origins are compared with all others."""
+"""So many pods at most are candidates: the origin of each is compared with all others."""
 _SPAN: Final = max(PERIODS) / 1e6
 """The origin matters only to within the longest period, s."""
 

@@ -81,6 +81,10 @@ class PodPhases:
         if seen.pod in self._pods:
             self._pods[seen.pod].observe(at, seen, clock)
 
+    def steering(self, now: float) -> bool:
+        """Return whether a pod is not on the grid yet and still has time for it."""
+        return any(not phase.steered and not phase.is_off(now) for phase in self._pods.values())
+
     def begins(self, pods: Iterable[str]) -> list[float | None]:
         """Return when a period of each pod begins; None: it is not known."""
         return [phase.seen.begins if (phase := self._pods.get(pod)) and phase.seen else None for pod in pods]
@@ -160,7 +164,7 @@ def _unknown(member: Member, phase: _Phase, now: float, slice_: float) -> Verdic
         return None
     if silent and (phase.steered or phase.is_off(now)):
         text = (
-            f"the agent of node {member.node} does not report pod {member.name}, whose slices stay where they are: "
+            f"the agent of node {member.node} does not report pod {member.name}: its slices stay where they are, so "
             "see whether the agent runs there"
         )
     elif phase.is_off(now):

@@ -143,8 +143,24 @@ def _room(busy: list[_Busy], offset: int, period: int) -> int:
 
 def _first(busy: list[_Busy], period: int, slice_: int) -> int | None:
     """Return the first offset with place for a slice: the period's begin, or the end of what is in the way."""
-    offsets = sorted({0, *(b.end % period for b in busy)})
-    return next((offset for offset in offsets if _room(busy, offset, period) >= slice_), None)
+    parts = _merged(busy, period)
+    if not parts or parts[0][0] >= slice_:
+        return 0
+    nexts = [begin for begin, _ in parts[1:]] + [parts[0][0] + period]
+    return next((end for (_, end), begin in zip(parts, nexts, strict=True) if begin - end >= slice_), None)
+
+
+def _merged(busy: list[_Busy], period: int) -> list[tuple[int, int]]:
+    """Return the busy parts of a period in order, none of which meet."""
+    parts = [(b.begin, min(b.end, period)) for b in busy]
+    parts += [(0, min(b.end - period, period)) for b in busy if b.end > period]
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(parts):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _open_at(busy: _Busy, others: Mapping[str, Slot], slices: Mapping[str, int]) -> str:

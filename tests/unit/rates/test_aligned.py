@@ -85,6 +85,18 @@ def test_pods_that_never_write_are_aligned_too():
     assert heir.holds["a-0"].grid.slice == pytest.approx(0.04), "it does not wait for their progress once more"
 
 
+def test_the_slice_stays_until_the_slices_meet():
+    held = cluster(ranks=4)
+    ranks = held.ranks["a"]
+    steer, ranks.steer = ranks.steer, lambda *_: None
+    ask(held).run(20)
+    assert reasons(held) == ("Feasible", "Settling", "Steering")
+    assert len(held.changes) == 4, "each pod is named once"
+    ranks.steer = steer
+    held.run(40)
+    assert reasons(held) == ("Feasible", "OnTarget", "Aligned")
+
+
 def test_a_restarted_pod_is_steered_and_the_others_stay():
     held = ask(cluster(pattern="none")).run(60)
     hold = held.holds["a-0"]
