@@ -21,7 +21,8 @@ values). The same alerts are a plain file, `charts/punctual/alerts/punctual.yaml
 sidecar; `charts/punctual/dashboards` has them as JSON.
 
 Base units throughout; no label holds a job's name. At most 28 pairs of pool and namespace have series of their own;
-later ones share the namespace `_others`. `reason` is a word of the [list of reasons](reasons.md).
+later ones share the namespace `_others`. At most 50 TargetRates have series of their own; later ones have none.
+`reason` is a word of the [list of reasons](reasons.md).
 
 The first to watch:
 

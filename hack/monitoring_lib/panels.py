@@ -64,6 +64,10 @@ def _count(metric: Metric, *, by: str = "", within: str = "$__rate_interval", pa
     return f"sum{f' by ({by})' if by else ''} (increase({metric.name}{part}{selector}[{within}]))"
 
 
+def _by_name(metric: Metric) -> str:
+    return _gauge(metric, by="namespace, name", fold="max")
+
+
 def _rate(metric: Metric, *, by: str = "") -> str:
     return f"sum{f' by ({by})' if by else ''} (rate({metric.name}[$__rate_interval]))"
 
@@ -382,6 +386,38 @@ NODES = Dashboard(
                     ),
                     help="CPU: the idle class, or the least weight only. Memory: memory.high, or a soft limit, which "
                     "slows no guest. Disk: a weight, an idle class; none on kernels without them.",
+                ),
+            ),
+        ),
+        (
+            "Target rates",
+            (
+                Panel(
+                    "Rate and target",
+                    "percentunit",
+                    (
+                        Query(_by_name(names.RATE_RATIO), "{{namespace}}/{{name}}"),
+                        Query(_by_name(names.RATE_TARGET), "{{namespace}}/{{name}}, target"),
+                    ),
+                    width=THIRD,
+                    help="Shares of the rate alone. The rate is that of the slowest pod.",
+                ),
+                Panel(
+                    "On target",
+                    "short",
+                    (
+                        Query(f"sum({names.RATE_ON_TARGET.name}) or vector(0)", "on target"),
+                        Query(f"count({names.RATE_ON_TARGET.name}) or vector(0)", "all"),
+                    ),
+                    width=THIRD,
+                    help="Applications that are held at a rate.",
+                ),
+                Panel(
+                    "Largest error of the begin of slices",
+                    "s",
+                    (Query(_by_name(names.RATE_SKEW), "{{namespace}}/{{name}}"),),
+                    width=THIRD,
+                    help="Of all pods of a TargetRate with coscheduling Aligned. Above 0.5 ms, agents move the slices.",
                 ),
             ),
         ),

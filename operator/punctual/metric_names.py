@@ -2,8 +2,9 @@
 
 Names are API, because dashboards and alerts use them. Units are base units. An age is exported as the time at which it
 began, so that it also grows between two scrapes: ``time() - x``; 0 means that nothing has begun. Labels are bounded: a
-pool's name, a namespace's (in at most `TENANTS` pairs with a pool), a constant of :mod:`punctual.reasons`, or a fixed
-word; never the name of a job or a pod. The operator's metrics come first, then the agent's. A test checks these rules.
+pool's name, a namespace's (in at most `TENANTS` pairs with a pool), a TargetRate's (of at most `RATES`), a constant of
+:mod:`punctual.reasons`, or a fixed word; never the name of a job or a pod. The operator's metrics come first, then the
+agent's. A test checks these rules.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -26,11 +27,15 @@ TENANTS: Final = 28
 """Pairs of pool and namespace with series of their own. Later ones share the namespace `OTHERS`."""
 OTHERS: Final = "_others"
 
+RATES: Final = 50
+"""TargetRates with series of their own. Later ones have none until another is deleted."""
+
 _SHORT: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _STEP: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
 _WAIT: Final = (2.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 _RATIO: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0)
 _JOB: Final = ("pool", "namespace")
+_RATE: Final = ("namespace", "name")
 _SLACK: Final = (-3600.0, -600.0, -60.0, -10.0, 0.0, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
 
 # The operator: promises
@@ -167,6 +172,30 @@ GUEST_DECISIONS: Final = Metric(
     "counter",
     "Decisions about running chunks of guest jobs, by cause and by the reason of their events.",
     ("cause", "reason"),
+)
+RATE_TARGET: Final = Metric(
+    "punctual_targetrate_target_ratio",
+    "gauge",
+    "The target in force of a TargetRate, as a share of the rate alone. No series while its pods are not held.",
+    _RATE,
+)
+RATE_RATIO: Final = Metric(
+    "punctual_targetrate_rate_ratio",
+    "gauge",
+    "The rate of its slowest pod that was last measured, as a share of the rate alone.",
+    _RATE,
+)
+RATE_ON_TARGET: Final = Metric(
+    "punctual_targetrate_on_target",
+    "gauge",
+    "1 while rate and CPU are both within epsilon of the target (the condition OnTarget), otherwise 0.",
+    _RATE,
+)
+RATE_SKEW: Final = Metric(
+    "punctual_targetrate_skew_seconds",
+    "gauge",
+    "The largest error of the begin of a pod's slices, of a TargetRate with coscheduling Aligned.",
+    _RATE,
 )
 
 # The operator: its own health

@@ -66,6 +66,13 @@ NO_PROGRESS: Final = "NoProgress"  # no selected pod reports iterations: only it
 NOT_COUNTED: Final = "NotCounted"  # Prometheus does not say how many iterations a pod has done
 COUNT_FELL: Final = "CountFell"  # the iterations of a pod went back
 CAP_NOT_IN_FORCE: Final = "CapNotInForce"  # a pod's limit is not the one asked for, or its agent is silent
+SLICES_DO_NOT_FIT: Final = "SlicesDoNotFit"  # on a node, no moments are free for the slices of an aligned application
+SLICE_TOO_LONG: Final = "SliceTooLong"  # the slice is longer than maxSlice of the pool at each allowed period
+ALIGNED: Final = "Aligned"  # the slices of all pods begin at the same moments
+STEERING: Final = "Steering"  # pods are brought onto the grid, or it is not known when their slices begin
+PHASE_OFF: Final = "PhaseOff"  # the slices of a pod begin at other moments than those of the others
+CLOCK_UNCERTAIN: Final = "ClockUncertain"  # an agent does not know the leader's clock well enough to steer
+SLICES_NOT_FILLED: Final = "SlicesNotFilled"  # a pod does not use its slices up: it blocks, or other pods take its CPU
 
 # Guests on busy nodes
 GUEST_STAYS: Final = "GuestStays"  # a chunk goes on beside the node's own work

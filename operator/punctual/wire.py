@@ -75,7 +75,7 @@ class PhaseReport(_Message):
     """When the kernel begins the periods of a pod that has a grid, as the agent has found it."""
 
     begins: Moment
-    """The begin of one of its periods, on the clock of the leader whose epoch the report names."""
+    """The begin of one of its periods, on the clock of the leader with the epoch that the report names."""
     half: Seconds
     """It began at most so much earlier or later."""
     error: Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)] | None = None

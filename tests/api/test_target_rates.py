@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import runpy
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from counters import NAME, Counters
 
 from punctual import wire
-from punctual.kube.api.resources import PODS, TARGET_RATES
+from punctual.kube.api.resources import PODS, POOLS, TARGET_RATES
 
 HERE = Path(__file__).parent
 OPERATOR = runpy.run_path(str(HERE / "test_operator.py"))
@@ -21,6 +22,8 @@ say, start, staff = REPORTS["say"], REPORTS["start"], REPORTS["staff"]
 
 ALONE = 10.0
 """Iterations a second of the application alone."""
+STEERED = 0.0005
+"""Error from which on the agent moves a phase, s."""
 
 
 class World(OPERATOR["World"]):
@@ -85,6 +88,13 @@ class Agent:
         self.sequence = 0
         self.ports = []
         self.writes = True
+        self.epoch = 0
+        self.begins = {}
+        """A begin of the periods of each pod, on this clock."""
+        self.moves = 0
+        self.offset = None
+        """The leader's clock less this one, by the answer with the shortest round trip from this leader."""
+        self.bound = math.inf
 
     async def run(self):
         """Report once a second until cancelled, and do what the answer says."""
@@ -98,21 +108,56 @@ class Agent:
             last = now
             self.sequence += 1
             pods = [self.line(pod) for pod in self.points if pod in self.done]
-            body = wire.Report(node=self.node, instance="i", sequence=self.sequence, pods=pods).model_dump_json()
+            clock = None if self.offset is None else wire.ClockReport(bound=self.bound)
+            report = wire.Report(
+                node=self.node,
+                instance="i",
+                sequence=self.sequence,
+                epoch=self.epoch,
+                modes=["Application"],
+                host=wire.NodeReport(clock=clock),
+                pods=pods,
+            )
             for port in self.ports:
                 with contextlib.suppress(OSError, aiohttp.ClientError):
-                    status, answer = await say(port, self.token, body)
+                    before = time.monotonic()
+                    status, answer = await say(port, self.token, report.model_dump_json())
                     if status == 200:
-                        self.take(wire.SetPoints.model_validate(answer))
+                        points = wire.SetPoints.model_validate(answer)
+                        self.hear(points, before, time.monotonic())
+                        self.take(points)
+
+    def hear(self, points, before, after):
+        """Learn the leader's clock."""
+        if points.epoch > self.epoch:
+            self.epoch, self.bound = points.epoch, math.inf
+        half = (after - before - points.held) / 2
+        assert half >= 0.0, "the leader says that it had the report for longer than it can have had it"
+        if half < self.bound:
+            self.bound, self.offset = half, points.sent - (after - half)
 
     def line(self, pod):
         point = self.points[pod]
-        if not self.writes:
-            return wire.PodReport(uid=pod, cap=point.cap, period=point.period, cpu_seconds=1.0)
-        written = (self.done[pod] % 1.0) / (ALONE * point.cap)
-        return wire.PodReport(
-            uid=pod, done=int(self.done[pod]), written=written, cap=point.cap, period=point.period, cpu_seconds=1.0
-        )
+        more = {"cap": point.cap, "period": point.period, "cpu_seconds": 1.0}
+        if point.mode.grid is not None:
+            more |= {"phase": self.phase(pod, point), "throttled": 1.0}
+        if self.writes:
+            written = (self.done[pod] % 1.0) / (ALONE * point.cap)
+            more |= {"done": int(self.done[pod]), "written": written}
+        return wire.PodReport(uid=pod, **more)
+
+    def phase(self, pod, point):
+        """Begin the periods of a pod where its grid asks once it asks for a begin, and report this."""
+        begins = point.mode.grid.begins
+        here = self.begins.setdefault(pod, 0.0)
+        if begins is None:
+            return wire.PhaseReport(begins=here + self.offset, half=self.bound)
+        error = math.remainder(here + self.offset - begins, point.period)
+        if abs(error) > STEERED:
+            self.begins[pod] -= error
+            self.moves += 1
+            error = 0.0
+        return wire.PhaseReport(begins=self.begins[pod] + self.offset, half=self.bound, error=error, moves=self.moves)
 
     def take(self, points):
         now = {p.uid: p for p in points.pods}
@@ -215,3 +260,54 @@ async def test_pods_that_write_no_file_are_held_at_what_prometheus_counts(world,
         await client.patch_merge(world.at(), {"spec": {"iterations": {"query": NAME}}})
         status = await world.stands("OnTarget", "OnTarget")
         assert 0.3 <= float(status["rate"].rstrip("%")) / 100 <= 0.5
+
+
+async def test_slices_of_all_pods_begin_together_and_stay_where_they_are_under_the_next_leader(
+    world, client, start, staff
+):
+    pods = [await world.add_pod(f"solver-{n}") for n in range(2)]
+    await world.ask(maxRate="10/s", coscheduling="Aligned", epsilon="10%")
+    agent = Agent(world.node, await staff.token(world.node), *pods)
+    async with contextlib.AsyncExitStack() as stack:
+        task = asyncio.ensure_future(agent.run())
+        stack.callback(task.cancel)
+        leader = await start()
+        agent.ports = [leader.reports]
+        status = await world.stands("Aligned", "Aligned")
+        assert (status["offset"], status["period"]) == ("0s", 0.1)
+        assert status["skew"].endswith("s")
+        grids = [agent.points[pod].mode.grid for pod in pods]
+        assert grids[0] == grids[1]
+        assert grids[0].slice == pytest.approx(0.04, abs=0.011)
+        assert agent.bound < 0.01
+        moves, begins = agent.moves, dict(agent.begins)
+
+        await leader.kill()
+        await world.let_go()
+        heir = await start()
+        epoch, agent.ports = agent.epoch, [heir.reports]
+
+        async def goes_on():
+            told = [agent.points[pod].mode.grid for pod in pods]
+            return agent.epoch > epoch and all(grid is not None and grid.begins is not None for grid in told)
+
+        await world.until(goes_on)
+        await world.stands("Aligned", "Aligned", epoch=agent.epoch)
+        for pod in pods:
+            assert abs(math.remainder(agent.begins[pod] - begins[pod], 0.1)) < 0.02, "half of both round trips, at most"
+        assert agent.moves <= moves + len(pods)
+
+        pool = POOLS.path(name=world.pool)
+        await client.patch_merge(pool, {"spec": {"maxSlice": "2ms"}})
+        status = await world.stands("Admitted", "EditRefused", target="40%")
+        assert "maxSlice of its pool is 2 ms" in condition(status, "Admitted")["message"]
+        await client.patch_merge(world.at(), {"spec": {"coscheduling": "None"}})
+        await world.stands("Admitted", "Feasible")
+
+        async def off_the_grid():
+            return all(agent.points[pod].mode.grid is None for pod in pods)
+
+        await world.until(off_the_grid)
+    status = (await client.get(world.at()))["status"]
+    assert not {"offset", "skew"} & status.keys()
+    assert condition(status, "Aligned") is None

@@ -10,6 +10,7 @@ from punctual.rates.model import (
     HoldPod,
     Member,
     MembersSeen,
+    PhaseSeen,
     PodsReported,
     RateApplied,
     RateDeleted,
@@ -21,9 +22,29 @@ from punctual.rates.model import (
 )
 
 UIDS = st.sampled_from("abc")
-NODES = st.sampled_from(("n0", "n1"))
+HAS = {"n0": 1.0, "n1": 3.0}
+"""Cores of the nodes."""
+NODES = st.sampled_from(tuple(HAS))
 PARTS = st.floats(0.001, 1.0)
 CORES = st.floats(0.01, 4.0)
+MOMENTS = st.floats(-1e10, 1e10)
+PHASES = st.none() | st.builds(
+    PhaseSeen,
+    begins=MOMENTS,
+    half=st.floats(0, 1e10),
+    error=st.none() | st.floats(-1, 1),
+    age=st.floats(0, 1e10),
+    moves=st.integers(0, 2**62),
+    failed=st.integers(0, 2**62),
+)
+RECORDS = st.builds(
+    Record,
+    target=st.none() | PARTS,
+    max_rate=st.none() | st.floats(0.01, 1e4),
+    utilization=st.none() | PARTS,
+    period=st.none() | st.sampled_from((0.025, 0.05, 0.1, 0.8)) | PARTS,
+    offset=st.none() | st.sampled_from((0.0, 0.02, 0.05)) | MOMENTS,
+)
 
 
 class Rates(RuleBasedStateMachine):
@@ -44,18 +65,35 @@ class Rates(RuleBasedStateMachine):
                 case WriteRate(uid, status):
                     self.statuses[uid] = status
 
-    @rule(uid=UIDS, part=PARTS, epsilon=st.floats(0.001, 0.5), most=PARTS, alone=st.none() | st.floats(0.01, 1e4))
-    def ask(self, uid, part, epsilon, most, alone):
-        limits = Limits(min(0.005, most), most)
-        asked = TargetRate(
-            uid=uid, name=uid, created=ord(uid), target=part, epsilon=epsilon, limits=limits, max_rate=alone
+    @rule(
+        uid=UIDS,
+        part=PARTS,
+        epsilon=st.floats(0.001, 0.5),
+        most=PARTS,
+        alone=st.none() | st.floats(0.01, 1e4),
+        aligned=st.booleans(),
+        max_slice=st.floats(0.001, 0.2),
+        record=st.just(Record(0.4, 10.0, 0.41, 0.05, 0.4)) | RECORDS,
+    )
+    def ask(self, *, uid, part, epsilon, most, alone, aligned, max_slice, record):
+        self.rates[uid] = TargetRate(
+            uid=uid,
+            name=uid,
+            created=ord(uid),
+            target=part,
+            epsilon=epsilon,
+            limits=Limits(min(0.005, most), most),
+            max_rate=alone,
+            aligned=aligned,
+            max_slice=max_slice,
         )
-        self.rates[uid] = asked
-        self.step(RateApplied(asked, Record(0.4, 10.0, 0.41, 0.05, 0.4)))
+        self.step(RateApplied(self.rates[uid], record))
 
     @rule(uid=UIDS, nodes=st.lists(NODES, max_size=4), cpu=CORES, request=CORES, runs=st.booleans())
     def select(self, uid, nodes, cpu, request, runs):
-        pods = tuple(Member(f"{uid}{n}", f"{uid}{n}", node, cpu, request, runs) for n, node in enumerate(nodes))
+        pods = tuple(
+            Member(f"{uid}{n}", f"{uid}{n}", node, cpu, request, runs, cores=HAS[node]) for n, node in enumerate(nodes)
+        )
         self.members[uid] = pods
         self.step(MembersSeen(uid, pods))
 
@@ -72,15 +110,19 @@ class Rates(RuleBasedStateMachine):
         written=st.none() | st.floats(0, 100),
         obeys=st.booleans(),
         after=st.floats(0.1, 100),
+        phase=PHASES,
+        throttled=st.none() | st.floats(0, 1),
+        clock=st.none() | st.floats(0, 1e10),
     )
-    def report(self, node, more, written, obeys, after):
+    def report(self, *, node, more, written, obeys, after, phase, throttled, clock):
         self.now += after
         lines = []
         for pod, hold in self.held.items():
             self.done[pod] = max(self.done.get(pod, 0) + more, 0)
             cap, period = (hold.cap, hold.period) if obeys else (None, None)
-            lines.append(ReportedPod(pod, self.done[pod] if written is not None else None, written, cap, period))
-        self.step(PodsReported(node, self.now, tuple(lines)))
+            done = self.done[pod] if written is not None else None
+            lines.append(ReportedPod(pod, done, written, cap, period, phase, throttled))
+        self.step(PodsReported(node, self.now, tuple(lines), clock))
 
     @invariant()
     def no_pod_is_above_its_cpu_and_no_slice_is_too_short(self):
@@ -89,6 +131,24 @@ class Rates(RuleBasedStateMachine):
             assert hold.cap <= cpus[hold.pod] * (1 + 1e-9)
             assert hold.cap * hold.period >= QUOTA * (1 - 1e-9)
             assert 0.001 <= hold.period <= 1.0
+
+    @invariant()
+    def at_no_moment_slices_on_the_grid_need_more_cores_than_a_node_has(self):
+        on_grid = [(hold, self.cpu_of(pod)) for pod, hold in self.held.items() if hold.grid and hold.grid.begins]
+        for at, _ in on_grid:
+            begins = {round(1e6 * (at.grid.begins + k * at.period)) for k in range(round(0.8 / at.period))}
+            there = [(hold, cpu) for hold, cpu in on_grid if hold.node == at.node]
+            for begin in begins:
+                used = {}
+                for hold, cpu in there:
+                    period, slice_ = round(1e6 * hold.period), round(1e6 * hold.grid.slice)
+                    if (begin + 2 - round(1e6 * hold.grid.begins)) % period < slice_ - 2:
+                        used[hold.pod[0]] = used.get(hold.pod[0], 0.0) + cpu
+                has = HAS[at.node]
+                assert sum(min(cores, has) for cores in used.values()) <= has * (1 + 1e-6)
+
+    def cpu_of(self, pod):
+        return next(m.cpu for pods in self.members.values() for m in pods if m.pod == pod)
 
     @invariant()
     def what_is_held_is_what_is_known_and_admitted(self):

@@ -10,6 +10,7 @@ from punctual.rates.model import (
     HoldPod,
     Member,
     MembersSeen,
+    PhaseSeen,
     PodsCounted,
     PodsReported,
     RateApplied,
@@ -25,6 +26,8 @@ from punctual.sim.rates.scenario import EXCHANGES, App
 from punctual.sim.rates.slots import Slots
 
 SWITCH = 0.0001
+STEERED = 0.0005
+"""Error from which on an agent moves a phase, s."""
 
 
 def rate(uid="a", target=0.4, **more):
@@ -49,6 +52,8 @@ class Ranks:
         self.caps = [None] * ranks
         self.phases = [self.rng.random() for _ in range(ranks)]
         self.supplies = [Slots(Pair(1.0, 1.0), 0.0, 0.0)] * ranks
+        self.steered = [0] * ranks
+        """How often each rank's phase was moved."""
         self.counts, self.written = [0] * ranks, [0.0] * ranks
         self.base = [0] * ranks
         self.stopped = False
@@ -98,6 +103,24 @@ class Ranks:
         """Let a rank's count begin again at 0."""
         self.base[r], self.counts[r] = self.base[r] - self.counts[r], 0
 
+    def replace(self, r, pod):
+        """Let another pod take a rank's place: its count begins at 0, and its periods at any moment."""
+        self.pods[r] = self.pods[r]._replace(pod=pod, name=f"default/{pod}")
+        self.restart(r)
+        self.phases[r], self.caps[r], self.steered[r] = self.rng.random(), None, 0
+
+    def steer(self, r, hold, clock):
+        """Do for a pod on the grid what its agent does; return what it reports to a leader with this clock."""
+        if hold.grid is None or self.caps[r] is None:
+            return None
+        begins, error = self.phases[r] * hold.period + clock, None
+        if hold.grid.begins is not None:
+            error = (begins - hold.grid.begins + hold.period / 2) % hold.period - hold.period / 2
+            if abs(error) > STEERED:
+                self.steered[r] += 1
+                self.phases[r] = (hold.grid.begins - clock) / hold.period % 1.0
+        return PhaseSeen(begins, 0.0001, error, 1.0, self.steered[r], 0)
+
 
 @dataclass
 class Held:
@@ -111,6 +134,12 @@ class Held:
     reports: bool = True
     silent: set = field(default_factory=set)
     """Nodes without an agent."""
+    clock: float = 0.0
+    """By how much the leader's clock is ahead of ``now``."""
+    bound: float = 0.0003
+    """How well agents know it."""
+    throttled: float = 1.0
+    """Part of the periods in which pods on the grid use up their slices."""
     writes: bool = True
     scrape: float = 0.0
     """Seconds between two scrapes by Prometheus, the pods one after the other; 0: the counts are read from files."""
@@ -155,14 +184,16 @@ class Held:
                 written = self.now - ranks.written[r] if self.writes else None
                 if cap is not None and cap >= pod.cpu:
                     period = 0.1  # the limit is the pod's own: its period, too
-                lines.setdefault(pod.node, []).append(ReportedPod(pod.pod, done, written, cap, period))
+                phase = ranks.steer(r, hold, self.clock)
+                throttled = self.throttled if hold.grid else None
+                line = ReportedPod(pod.pod, done, written, cap, period, phase, throttled)
+                lines.setdefault(pod.node, []).append(line)
                 ranks.cap(self.now, r, hold.cap, hold.period)
         if self.reports:
-            events += [
-                PodsReported(node, self.now, tuple(seen)) for node, seen in lines.items() if node not in self.silent
-            ]
+            heard = {node: tuple(seen) for node, seen in lines.items() if node not in self.silent}
+            events += [PodsReported(node, self.now + self.clock, seen, self.bound) for node, seen in heard.items()]
         events += self.counted()
-        for action in self.control.step(self.now, events):
+        for action in self.control.step(self.now + self.clock, events):
             match action:
                 case HoldPod():
                     self.holds[action.pod] = action
@@ -190,8 +221,19 @@ class Held:
         self.run(seconds)
         return min(after - b for after, b in zip(self.ranks[uid].counts, before, strict=True)) / seconds
 
+    def led_anew(self, *, clock=0.0):
+        """Return the same cluster under a new leader, whose clock the agents' moments are of from now on."""
+        holds = {
+            pod: replace(hold, grid=hold.grid and replace(hold.grid, begins=None)) for pod, hold in self.holds.items()
+        }
+        return replace(self, control=RateControl(), inbox=[], changes=[], statuses={}, holds=holds, clock=clock)
+
+    def restore(self, uid, record, **more):
+        """Let the leader go on from the status of a TargetRate."""
+        asked = rate(uid, record.target, **more)
+        self.inbox += [RateApplied(asked, record), MembersSeen(uid, tuple(self.ranks[uid].pods))]
+        return self
+
     def elsewhere(self, record, uid):
         """Return the same cluster under a new leader, which has the status of a TargetRate to go on from."""
-        heir = replace(self, control=RateControl(), inbox=[], changes=[], statuses={})
-        heir.inbox = [RateApplied(rate(uid, record.target), record), MembersSeen(uid, tuple(self.ranks[uid].pods))]
-        return heir
+        return self.led_anew().restore(uid, record)

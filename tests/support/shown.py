@@ -5,6 +5,7 @@ import random
 
 from punctual.kube import api
 from punctual.kube.known.jobs import JobInTerm, KnownJob, Owner
+from punctual.kube.known.rates import KnownRate
 from punctual.kube.known.reservations import KnownReservation
 from punctual.kube.page.model import Reading
 from punctual.reservations.windows import ReservationWindow
@@ -21,7 +22,7 @@ class Shown:
 
     def __init__(self, now=1000.0):
         self.now = now
-        self._pools, self._jobs, self._reservations = {}, {}, {}
+        self._pools, self._jobs, self._reservations, self._rates = {}, {}, {}, {}
 
     def pool(self, name, *, nodes, processors, **spec):
         """Begin a pool with equal nodes."""
@@ -68,6 +69,17 @@ class Shown:
         self._settle(self._pools[pool], [ReservationApplied(window)])
         return uid
 
+    def rate(self, namespace, name, **status):
+        """Add a TargetRate with a status; return its uid."""
+        uid = f"{namespace}-{name}"
+        meta = api.Metadata(name=name, namespace=namespace, uid=uid, generation=1, creation_timestamp=self.now)
+        selector = api.LabelSelector(match_labels={"app": name})
+        spec = api.TargetRateSpec(pool="main", selector=selector, rate=0.4)
+        known = KnownRate(meta, spec, "", deleting=False)
+        known.term.status = {"observedGeneration": 1, **status}
+        self._rates[uid] = known
+        return uid
+
     def later(self, seconds):
         """Let some time pass."""
         self.now += seconds
@@ -80,7 +92,8 @@ class Shown:
 
     def read(self):
         """Return what the page shows now."""
-        return Reading(self.now, {n: p.view() for n, p in self._pools.items()}, self._jobs, self._reservations)
+        pools = {n: p.view() for n, p in self._pools.items()}
+        return Reading(self.now, pools, self._jobs, self._reservations, self._rates)
 
     def _settle(self, pool, events):
         pool.step(self.now, events)

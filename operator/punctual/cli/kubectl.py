@@ -20,6 +20,9 @@ from punctual.view.changes import Change, Json, Reset
 JOBS = "/apis/punctual.dev/v1alpha1/{scope}divisiblejobs"
 PODS = f"/api/v1/{{scope}}pods?labelSelector={JOB_UID_LABEL}"
 POOLS = "/apis/punctual.dev/v1alpha1/pools"
+RATES = "/apis/punctual.dev/v1alpha1/{scope}targetrates"
+OPTIONAL: Final = frozenset({"Pool", "TargetRate"})
+"""Kinds without which a screen of jobs is of use."""
 AGAIN = 1.0
 """Seconds before a watch that ended is opened again."""
 
@@ -164,8 +167,9 @@ class Follower:
     """Several watches at once; use it as ``with Follower(kubectl, namespace=…) as follower``.
 
     ``namespace`` None: all namespaces. ``pods``: also the pods of chunks, which a record needs and a screen does not.
-    Only then the user needs the right to watch pods. ``pools``: also the pools, if the user may watch them; otherwise
-    ``unread`` has kubectl's words. The changes are in ``news``. An exception there has ended a watch for good.
+    Only then the user needs the right to watch pods. ``pools``: also the pools and target rates; ``unread`` has the
+    kinds of these that the user may not watch. The changes are in ``news``. An exception there has ended a watch for
+    good.
     """
 
     def __init__(self, kubectl: Kubectl, *, namespace: str | None, pods: bool = True, pools: bool = False) -> None:
@@ -176,9 +180,8 @@ class Follower:
         if pods:
             self._paths["Pod"] = PODS.format(scope=scope)
         if pools:
-            self._paths["Pool"] = POOLS
-        self.unread = ""
-        """Why pools are not watched; empty: they are."""
+            self._paths |= {"Pool": POOLS, "TargetRate": RATES.format(scope=scope)}
+        self.unread: set[str] = set()
         self._over = threading.Event()
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._threads = [threading.Thread(target=self._follow, args=(kind,), daemon=True) for kind in self._paths]
@@ -226,8 +229,8 @@ class Follower:
                 process.terminate()  # it may have more to say than can be read
                 said = process.stderr.read().strip() if process.stderr else ""
             if not answered and not self._over.is_set() and process.returncode:
-                if kind == "Pool" and "Forbidden" in said:
-                    self.unread = said
+                if kind in OPTIONAL and "Forbidden" in said:
+                    self.unread.add(kind)
                 else:
                     self.news.put(ClusterError(_of_a_watch(said)))
                 return

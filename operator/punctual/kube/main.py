@@ -367,7 +367,7 @@ class Operator:
         if self._term is None or self.leading_epoch() is None:
             return None
         directory = caches.directory
-        return Reading(clock.now(), self._term.views(), directory.jobs, directory.reservations)
+        return Reading(clock.now(), self._term.views(), directory.jobs, directory.reservations, directory.rates)
 
     async def _measure_lag(self) -> None:
         """Measure the event-loop lag. While the loop is busy, events wait in sockets, where no queue counts them."""

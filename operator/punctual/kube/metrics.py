@@ -36,6 +36,7 @@ _BY_POOL = (
     names.MAILBOX_DEPTH,
     names.MAILBOX_OLDEST,
 )
+_BY_RATE = names.RATE_TARGET, names.RATE_RATIO, names.RATE_ON_TARGET, names.RATE_SKEW
 _ANSWERS = {
     "True": (reasons.FEASIBLE, reasons.ADMITTED_STATISTICALLY),
     "False": (reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP),
@@ -84,6 +85,8 @@ class Metrics:
         for pair in possible():
             self.guest_decisions.labels(*pair)
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
+        self._rates = {m: self._gauge(m) for m in _BY_RATE}
+        self._shown_rates: set[tuple[str, str]] = set()
         self._watched: dict[str, Callable[[], Mapping[names.Metric, float]]] = {}
         self._tenants: set[tuple[str, str]] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
@@ -131,10 +134,29 @@ class Metrics:
         for gauge in self._pools.values():
             gauge.remove_by_labels({"pool": pool})
 
-    def forget_pools(self) -> None:
-        """Remove all pools: this replica no longer leads, and another exports their metrics."""
+    def rate(self, namespace: str, name: str, values: Mapping[names.Metric, float | None]) -> None:
+        """Set gauges of a TargetRate. None: it has no such value."""
+        key = namespace, name
+        if key not in self._shown_rates and len(self._shown_rates) >= names.RATES:
+            return
+        self._shown_rates.add(key)
+        for metric, value in values.items():
+            if value is None:
+                self._rates[metric].remove_by_labels({"namespace": namespace, "name": name})
+            else:
+                self._rates[metric].labels(*key).set(value)
+
+    def forget_rate(self, namespace: str, name: str) -> None:
+        """Remove a deleted TargetRate from all gauges."""
+        self._shown_rates.discard((namespace, name))
+        for gauge in self._rates.values():
+            gauge.remove_by_labels({"namespace": namespace, "name": name})
+
+    def end_term(self) -> None:
+        """Remove all pools and target rates: this replica no longer leads, and another exports their metrics."""
         self._watched.clear()
-        for gauge in self._pools.values():
+        self._shown_rates.clear()
+        for gauge in (*self._pools.values(), *self._rates.values()):
             gauge.clear()
 
     def watch(self, metric: names.Metric, ask: Callable[[], float]) -> None:

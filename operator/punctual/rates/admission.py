@@ -2,6 +2,9 @@
 
 A rate that is in force stays in force before others are considered: an edit or a new TargetRate that does not fit is
 refused, and the old target stays. Otherwise the older one comes first. A pod belongs to the oldest that selects it.
+
+An aligned application also needs a slot: a period that its pool allows, and an offset at which its nodes have cores
+for its slices beside those of others. One that is in force keeps both.
 """
 
 from collections.abc import Iterable
@@ -9,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from math import floor
 
 from punctual import reasons
-from punctual.control.rate import QUOTA, Overcommitted, RateDemand, admit
+from punctual.control.rate import MOST, QUOTA, Overcommitted, RateDemand, admit
 from punctual.rates.application import LONGEST, Application
+from punctual.rates.model import Place
+from punctual.rates.slots import Slot, Slots, allowed, length
 
 Refusal = tuple[str, str]
 
@@ -23,18 +28,24 @@ class Answer:
     ceiling: float = 1.0
     refusal: Refusal | None = None
     """Why not what is asked."""
+    place: Place | None = None
+    """None: it is not aligned."""
 
 
 @dataclass(slots=True)
 class _Room:
-    """The demands admitted so far, and what their pods request."""
+    """The demands admitted so far, what their pods request, and the slots of those that are aligned."""
 
+    slots: Slots
     demands: dict[str, RateDemand] = field(default_factory=dict)
     requests: dict[str, dict[str, float]] = field(default_factory=dict)
     """By application (uid) and node, cores."""
 
-    def refuses(self, app: Application, target: float) -> Refusal | None:
-        """Test an application with a target beside the others; None: it fits, and is taken."""
+    def refuses(self, app: Application, target: float, period: int | None) -> Refusal | None:
+        """Test an application with a target beside the others; None: it fits, and is taken.
+
+        ``period``: of its slot, µs. None: it gets none.
+        """
         cpus: dict[str, float] = {}
         requests: dict[str, float] = {}
         for m in app.members.values():
@@ -45,15 +56,41 @@ class _Room:
         found = admit(list(demands.values()), self._capacity({**self.requests, uid: requests}))
         if isinstance(found, Overcommitted):
             return reasons.RATES_DO_NOT_FIT, _advice(app, target, found)
+        if period is None:
+            self.slots.placed.pop(app.rate.name, None)
+        elif refusal := self._place(app, demands[uid], period, found.ceilings):
+            return refusal
         self.demands[uid], self.requests[uid] = demands[uid], requests
         return None
+
+    def _place(self, app: Application, demand: RateDemand, period: int, ceilings: dict[str, float]) -> Refusal | None:
+        """Give an application a slot; None: it has one now."""
+        nodes, rate = self.slots.nodes, demand.rate
+        cores = {node: min(cpu, nodes.get(node, cpu)) for node, cpu in demand.cpus.items()}
+        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / period)
+        slot, kept = Slot(period, cores, rate, most), _micros(app.place.offset) if app.place else None
+        clash = self.slots.place(demand.name, slot, kept=kept, ceilings=ceilings)
+        if clash is None:
+            return None
+        text = (
+            f"its slice of {length(rate, period) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place: at "
+            f"{clash.at / 1e3:.6g} ms of the grid, {nodes[clash.node]:.6g} CPU of node {clash.node} are too few for it "
+            f"beside {clash.other}: lower one of the two rates, or use other nodes"
+        )
+        return reasons.SLICES_DO_NOT_FIT, text
 
     def ceilings(self) -> dict[str, float]:
         """Return the most utilization of each, by name."""
         found = admit(list(self.demands.values()), self._capacity(self.requests))
         if isinstance(found, Overcommitted):  # each was tested, so this is rounding: there is nothing to spare
             return {demand.name: demand.rate for demand in self.demands.values()}
-        return found.ceilings
+        shares = self.slots.shares(found.ceilings)
+        return {name: min(most, shares.get(name, most)) for name, most in found.ceilings.items()}
+
+    def place_of(self, app: Application) -> Place | None:
+        """Return where an application has its slices."""
+        slot = self.slots.placed.get(app.rate.name)
+        return slot and Place(slot.period / 1e6, slot.offset / 1e6)
 
     @staticmethod
     def _capacity(requests: dict[str, dict[str, float]]) -> dict[str, float]:
@@ -66,35 +103,82 @@ class _Room:
 
 def answers(applications: Iterable[Application]) -> dict[str, Answer]:
     """Return the answer to each application, by uid."""
-    room, owners, refusals = _Room(), dict[str, str](), dict[str, Refusal]()
+    owners, refusals = dict[str, str](), dict[str, Refusal]()
     asking: list[Application] = []
     by_age = sorted(applications, key=lambda app: app.rate.age)
+    cores = {m.node: m.cores for app in by_age for m in app.members.values() if m.cores is not None}
+    room = _Room(Slots(cores))
     for app in by_age:
         if refusal := app.rate.refusal or _shared(app, owners) or _unfit(app):
             refusals[app.rate.uid] = refusal
         else:
             asking.append(app)
     for app in asking:
-        if app.target is not None and (refusal := room.refuses(app, min(app.target, app.rate.target))):
-            refusals[app.rate.uid] = refusal
+        if app.target is not None:
+            target = min(app.target, app.rate.target)
+            if refusal := room.refuses(app, target, _kept_period(app, target)):
+                refusals[app.rate.uid] = refusal
     for app in asking:
-        uid, before = app.rate.uid, room.demands.get(app.rate.uid)
-        if uid in refusals or (before and before.rate == app.rate.target):
-            continue
-        if refusal := room.refuses(app, app.rate.target):
-            refusals[uid] = refusal
-            if before:
-                refusals[uid] = (
-                    reasons.EDIT_REFUSED,
-                    f"spec.rate: {refusal[1]}; {100 * before.rate:.6g}% stays in force",
-                )
+        if app.rate.uid not in refusals and (refusal := _edit(app, room)):
+            refusals[app.rate.uid] = refusal
     ceilings, none = room.ceilings(), Answer(None)
     found = {
-        app.rate.uid: Answer(room.demands[app.rate.uid].rate, ceilings[app.rate.name])
+        app.rate.uid: Answer(room.demands[app.rate.uid].rate, ceilings[app.rate.name], place=room.place_of(app))
         for app in asking
         if app.rate.uid in room.demands
     }
     return {app.rate.uid: replace(found.get(app.rate.uid, none), refusal=refusals.get(app.rate.uid)) for app in by_age}
+
+
+def _edit(app: Application, room: _Room) -> Refusal | None:
+    """Put what is asked in force, if that is not what is; return why it does not fit."""
+    before, slot = room.demands.get(app.rate.uid), room.slots.placed.get(app.rate.name)
+    period = _period(app) if app.rate.aligned else None
+    if isinstance(period, tuple):
+        refusal: Refusal | None = period
+    elif before and before.rate == app.rate.target and period == (slot and slot.period):
+        return None
+    else:
+        refusal = room.refuses(app, app.rate.target, period)
+    if refusal is None or before is None:
+        return refusal
+    asked = "" if refusal[1].startswith("spec.") else "spec.rate: "
+    aligned = ", not aligned," if app.rate.aligned and slot is None else ""
+    return reasons.EDIT_REFUSED, f"{asked}{refusal[1]}; {100 * before.rate:.6g}%{aligned} stays in force"
+
+
+def _kept_period(app: Application, target: float) -> int | None:
+    """Return the period of the slot that an application has. None: it has none, or a pod needs a longer period now."""
+    if app.place is None or not app.rate.aligned:
+        return None
+    period = _micros(app.place.period)
+    return period if period in allowed(app.limits(target).least(target), LONGEST) else None
+
+
+def _period(app: Application) -> int | Refusal:
+    """Return the longest period, µs, with a slice that the pool allows."""
+    target, longest = app.rate.target, 1e6 * app.rate.max_slice
+    low, high = app.limits(target).least(target), app.rate.limits.max_period
+    # a small pod needs a longer period than is asked, and gets it
+    periods = allowed(low, high) if low <= high else allowed(low, LONGEST)[:1]
+    if not periods:
+        text = (
+            f"spec.period: aligned slices need a period of 100 ms, or of 100 ms halved or doubled some times; none is "
+            f"from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
+        )
+        return reasons.INVALID_SPEC, text
+    if fits := [period for period in periods if target * period <= longest * (1 + 1e-9)]:
+        return max(fits)
+    text = (
+        f"spec.rate: its slice would be {target * periods[0] / 1e3:.6g} ms of each {periods[0] / 1e3:.6g} ms, and "
+        f"maxSlice of its pool is {longest / 1e3:.6g} ms: ask for {floor(1e4 * longest / periods[0]) / 100:.6g}% at "
+        "most, or allow a shorter spec.period.min"
+    )
+    return reasons.SLICE_TOO_LONG, text
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1e6)
 
 
 def _shared(app: Application, owners: dict[str, str]) -> Refusal | None:

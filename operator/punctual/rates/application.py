@@ -10,6 +10,9 @@ what their rate is a part of. A pod without progress is held at U = target.
 A file has the end of the last iteration; Prometheus has a count at the moment of a scrape, some time after that. Two
 such counts say the iterations between them to within one, so an iteration of the law then has ⌈2 / ε⌉ of the
 application's at least: the rate is known to within ε / 2 of itself.
+
+An aligned application has a place in the cluster's grid. Its law keeps the period of that place, and only the slice
+moves. While its rate alone is measured, its pods have all their CPU and are not on the grid.
 """
 
 from collections.abc import Iterable
@@ -18,9 +21,34 @@ from math import ceil
 from typing import Final
 
 from punctual import reasons
-from punctual.control.rate import MOST, QUOTA, Bracketing, Iteration, KnownPair, Limits, Pair, RateDecision, Reason
+from punctual.control.rate import (
+    MOST,
+    QUOTA,
+    Bracketing,
+    FixedPeriod,
+    Iteration,
+    KnownPair,
+    Limits,
+    Pair,
+    RateDecision,
+    Reason,
+)
 from punctual.rates.counts import PodCounts, Window
-from punctual.rates.model import UNRECORDED, HoldPod, Member, PodsCounted, Record, ReportedPod, ScrapedCount, TargetRate
+from punctual.rates.grid import Kept
+from punctual.rates.model import (
+    UNRECORDED,
+    Grid,
+    HoldPod,
+    Member,
+    Place,
+    PodsCounted,
+    Record,
+    ReportedPod,
+    ScrapedCount,
+    TargetRate,
+)
+from punctual.rates.phases import PodPhases
+from punctual.rates.slots import PERIODS
 from punctual.verdict import Verdict
 
 WINDOW: Final = 4.0
@@ -56,10 +84,13 @@ class Application:
     """The last rate measured, a part of the rate alone."""
     pair: Pair | None = None
     """None: its pods are not held."""
+    place: Place | None = None
+    """In the cluster's grid. None: it is not aligned."""
+    phases: PodPhases = field(default_factory=PodPhases)
     changed: bool = False
     """What its pods are to be held at has changed since this was last set to False."""
     _ceiling: float = 1.0
-    _law: Bracketing | None = None
+    _law: Bracketing | FixedPeriod | None = None
     _on_target: bool = False
     """The pair has held the target, as far as reports say, or as an earlier leader has said."""
     _word: Reason = "Start"
@@ -76,6 +107,7 @@ class Application:
     def __post_init__(self) -> None:
         self.target, self.max_rate, self.seen = self.record.target, self.record.max_rate, self.record.rate
         self._on_target = self.record.on_target
+        self.place = placed(self.record)
 
     # what is asked
 
@@ -94,12 +126,18 @@ class Application:
             self._asked = now
         self._counts = {pod: counts for pod, counts in self._counts.items() if pod in self.members}
         self._scraped = {pod: count for pod, count in self._scraped.items() if pod in self.members}
+        self.phases.select(self.members, now)
         self.changed = True
 
-    def hold(self, target: float, ceiling: float, now: float) -> None:
-        """Hold it at a target, with at most ``ceiling`` as utilization."""
+    def hold(self, target: float, ceiling: float, now: float, place: Place | None = None) -> None:
+        """Hold it at a target, with at most ``ceiling`` as utilization, and at a place in the grid."""
         self._on_target &= target == self.target
         self.target, self._ceiling = target, ceiling
+        if place != self.place:
+            if (place and place.period) != (self.place and self.place.period):
+                self._law = None
+            self.place, self.changed = place, True
+            self.phases.restart(now)
         if self.rate.max_rate is not None and not _alike(self.rate.max_rate, self.max_rate):
             self.max_rate, self._law, self._on_target = self.rate.max_rate, None, False
         self._aim(now)
@@ -107,15 +145,30 @@ class Application:
     def release(self) -> None:
         """Hold it no longer. What was measured stays."""
         if self.pair is not None:
-            self.target = self.pair = self._law = self.seen = None
+            self.target = self.pair = self._law = self.seen = self.place = None
             self._counts.clear()
             self.changed = True
 
-    def holds(self) -> list[HoldPod]:
-        """Return what its pods are to be held at."""
+    @property
+    def on_grid(self) -> Place | None:
+        """Where its pods have their slices. None: they are not on the grid."""
+        return self.place if self.pair and self.place and self.pair.period == self.place.period else None
+
+    def holds(self, origin: float | None) -> list[HoldPod]:
+        """Return what its pods are to be held at. ``origin``: of the grid; None: it is not decided yet."""
         if self.pair is None:
             return []
-        return [HoldPod(m.pod, m.node, _cap(m, self.pair), self.pair.period) for m in self.members.values()]
+        grid = None
+        if place := self.on_grid:
+            grid = Grid(None if origin is None else origin + place.offset, self.pair.slice)
+        return [HoldPod(m.pod, m.node, _cap(m, self.pair), self.pair.period, grid) for m in self.members.values()]
+
+    @property
+    def kept(self) -> Kept | None:
+        """What says where the grid of the leader before is. None: nothing."""
+        if self.on_grid is None or self.on_grid != placed(self.record):
+            return None
+        return Kept(*self.on_grid, self.phases.begins(m.pod for m in self.members.values() if m.running))
 
     # what happens
 
@@ -132,11 +185,12 @@ class Application:
         if not event.flaw or self._sound is None:
             self._sound = event.at
 
-    def observe(self, at: float, seen: ReportedPod) -> None:
-        """Take in a pod's line of a report."""
+    def observe(self, at: float, seen: ReportedPod, clock: float | None = None) -> None:
+        """Take in a pod's line of a report. ``clock``: by how much its agent may be wrong about ``at``, s."""
         member = self.members.get(seen.pod)
         if member is None or self.pair is None:
             return
+        self.phases.observe(at, seen, clock)
         if self.rate.query is not None:
             count = self._scraped.get(seen.pod)
             seen = seen._replace(done=count and count.done, written=count and at - count.at)
@@ -158,6 +212,8 @@ class Application:
         if window is None or self._law is None:
             return
         self.seen = window.rate / self.max_rate
+        if self.on_grid and self.phases.steering(now):
+            return  # slices that do not meet yet tell nothing of the slice that is needed
         if window.share > 0.0:
             self._decide(self._law.report(Iteration(self.seen, self.pair.utilization, window.share)), now)
             self._on_target = self._law.held or (self._on_target and self._word == "Wait")
@@ -212,32 +268,41 @@ class Application:
 
     def _aim(self, now: float) -> None:
         assert self.target is not None
-        limits = self._limits(self.target)
+        limits = self.limits(self.target)
         if self.max_rate is None:
-            # without progress there is nothing to measure
-            wait = bool(self._reporting()) or all(c.silent <= SILENT_SECONDS for c in self._counts.values())
+            # without progress there is nothing to measure; a leader before this one may have waited for it already
+            waited = self.record.max_rate is None and (self.record.utilization or 1.0) < 1.0
+            silent = waited or any(c.silent > SILENT_SECONDS for c in self._counts.values())
+            wait = bool(self._reporting()) or not silent
             share, period = (1.0 if wait else self.target), limits.clamp(LONGEST, self.target)
+            if self.place and not wait:
+                period = self.place.period
             self._decide(RateDecision(Pair(period, share * period), "Wait"), now)
             return
         if self._law is None:
-            self._law = Bracketing(self.rate.epsilon, 1.0 / self.max_rate, limits, self._recorded())
+            self._law = (
+                FixedPeriod(self.rate.epsilon, self.place.period, self._recorded())
+                if self.place
+                else Bracketing(self.rate.epsilon, 1.0 / self.max_rate, limits, self._recorded())
+            )
         law = self._law
-        law.epsilon, law.limits = self.rate.epsilon, limits
-        law.alone = max(1.0 / self.max_rate, WINDOW * self.target)
-        if law.target and law.pair.period != limits.clamp(law.pair.period, min(self.target, law.pair.utilization)):
-            law.target = 0.0  # its pair is no longer allowed
+        law.epsilon = self.rate.epsilon
+        if isinstance(law, Bracketing):
+            law.limits, law.alone = limits, max(1.0 / self.max_rate, WINDOW * self.target)
+            if law.target and law.pair.period != limits.clamp(law.pair.period, min(self.target, law.pair.utilization)):
+                law.target = 0.0  # its pair is no longer allowed
         self._decide(law.aim(self.target, ceiling=self._ceiling), now)
 
     def _recorded(self) -> tuple[KnownPair, ...]:
         """Return the pair that an earlier leader has left."""
-        target, max_rate, utilization, period, rate, _ = self.record
+        target, max_rate, utilization, period, rate, *_ = self.record
         if not (target and utilization and period and self.max_rate and _alike(self.max_rate, max_rate)):
             return ()
         # it was rounded when it was written
         utilization = min(utilization, self._ceiling) if utilization <= self._ceiling * (1 + 1e-6) else utilization
         return (KnownPair(target, Pair(period, utilization * period), rate or target),)
 
-    def _limits(self, target: float) -> Limits:
+    def limits(self, target: float) -> Limits:
         """Return the periods with which no pod's quota is below the kernel's least."""
         asked = self.rate.limits
         cpu = min([1.0, *(m.cpu for m in self.members.values())])
@@ -283,6 +348,13 @@ class Application:
             return Verdict("Unknown", reasons.COUNT_FELL, text)
         return self._by_law(self.target)
 
+    def aligned(self, now: float) -> Verdict | None:
+        """Return whether its slices begin together. None: it is not asked, or its rate alone is measured first."""
+        if self.pair is None or self.on_grid is None:
+            return None
+        running = [m for m in self.members.values() if m.running]
+        return self.phases.verdict(now, running, self.pair.slice, fills=self.pair.utilization < 1.0)
+
     def _by_law(self, target: float) -> Verdict:
         assert self.pair is not None
         assert self._law is not None
@@ -311,6 +383,13 @@ class Application:
                 has = "no cap" if counts.cap is None else f"{counts.cap:.3g} cores"
                 return f"pod {m.name} has {has}, asked are {cap:.3g} cores in {1000 * self.pair.period:.3g} ms"
         return ""
+
+
+def placed(record: Record) -> Place | None:
+    """Return where in the grid an earlier leader had an application. None: nowhere, or at a place that cannot be."""
+    if record.offset is None or record.period is None or round(1e6 * record.period) not in PERIODS:
+        return None
+    return Place(round(record.period, 6), round(record.offset, 6))
 
 
 def _cap(member: Member, pair: Pair) -> float:

@@ -12,6 +12,7 @@ from typing import Final
 from punctual import reasons
 from punctual.rates.admission import answers
 from punctual.rates.application import Application
+from punctual.rates.grid import GridOrigin
 from punctual.rates.model import (
     Action,
     Event,
@@ -44,6 +45,7 @@ class RateControl:
         self._members: dict[str, MembersSeen] = {}  # of TargetRates that are not known yet
         self._owners: dict[str, Application] = {}  # by pod
         self._held: dict[str, HoldPod] = {}
+        self._grid = GridOrigin()
         self._looked = -inf
         self._written: dict[str, tuple[float, RateStatus]] = {}
 
@@ -68,6 +70,7 @@ class RateControl:
                 app.count(event)
         for app in self._applications.values():
             app.step(now)
+        self._settle_grid(now)
         holds = self._holds() if admit or any(app.changed for app in self._applications.values()) else []
         return [*holds, *self._statuses(now)]
 
@@ -103,19 +106,27 @@ class RateControl:
             if answer.target is None:
                 app.release()
                 continue
-            app.hold(answer.target, answer.ceiling, now)
+            app.hold(answer.target, answer.ceiling, now, answer.place)
             self._owners |= dict.fromkeys(app.members, app)
 
     def _observe(self, report: PodsReported) -> None:
         for seen in report.pods:
             if app := self._owners.get(seen.pod):
-                app.observe(report.at, seen)
+                app.observe(report.at, seen, report.clock)
+
+    def _settle_grid(self, now: float) -> None:
+        """Decide where the grid begins, if an application is on it."""
+        on_grid = [app for app in self._applications.values() if app.on_grid]
+        if on_grid and self._grid.settle(now, [kept for app in on_grid if (kept := app.kept)]):
+            for app in on_grid:
+                app.phases.restart(now)
+                app.changed = True
 
     def _holds(self) -> list[Action]:
         """Return what has changed about the pods that are held."""
         wanted: dict[str, HoldPod] = {}
         for app in self._applications.values():
-            wanted |= {hold.pod: hold for hold in app.holds()}
+            wanted |= {hold.pod: hold for hold in app.holds(self._grid.begins)}
             app.changed = False
         gone: list[Action] = [ReleasePod(pod, held.node) for pod, held in self._held.items() if pod not in wanted]
         new: list[Action] = [hold for pod, hold in wanted.items() if self._held.get(pod) != hold]
@@ -149,16 +160,21 @@ def _status(app: Application, now: float) -> RateStatus:
         rate=app.seen,
         utilization=app.pair.utilization,
         period=app.pair.period,
-        cap=min((hold.cap for hold in app.holds()), default=None),
+        cap=min((hold.cap for hold in app.holds(None)), default=None),
+        aligned=app.aligned(now),
+        offset=app.on_grid and app.on_grid.offset,
+        skew=app.on_grid and app.phases.skew(m.pod for m in app.members.values() if m.running),
     )
 
 
 def _words(status: RateStatus) -> tuple[object, ...]:
     """Return what of a status is more than numbers."""
-    on_target = status.on_target
+    on_target, aligned = status.on_target, status.aligned
     return (
         status.admitted,
         on_target and (on_target.status, on_target.reason),
+        aligned and (aligned.status, aligned.reason),
+        status.offset,
         status.target,
         status.max_rate,
         status.pods,

@@ -57,6 +57,13 @@ class Record(NamedTuple):
 UNRECORDED: Final = Record()
 
 
+class Place(NamedTuple):
+    """Where in the cluster's grid an aligned application has its slices: ``offset`` and ``period``, s."""
+
+    period: float
+    offset: float
+
+
 class Member(NamedTuple):
     """A pod that a TargetRate selects. ``cpu``: cores that it uses alone; ``request``: what it requests, cores."""
 
@@ -68,6 +75,8 @@ class Member(NamedTuple):
     running: bool = True
     in_pool: bool = True
     """Its node belongs to the TargetRate's pool."""
+    cores: float | None = None
+    """The CPUs of its node, which its slices share with those of other applications. None: they are not known."""
 
 
 class PhaseSeen(NamedTuple):

@@ -6,13 +6,15 @@ Times are seconds since 1970, as :mod:`punctual.notation.duration` reads them.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from punctual import reasons
 from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, WORK
 from punctual.notation.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
+from punctual.view.conditions import NOTHING, ConditionView
 from punctual.view.pools import PoolSummary, pool_of
+from punctual.view.rates import RateView, rate_of
 
 Json = dict[str, Any]
 State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
@@ -22,19 +24,6 @@ OFFERED: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STAR
 """Refusals that an offer follows: another deadline or load might be accepted."""
 _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
 """The condition that explains a state. Of all others it is Admitted."""
-
-
-class ConditionView(NamedTuple):
-    """A condition of an object: ``status`` is True, False or Unknown."""
-
-    status: str
-    reason: str
-    message: str
-    since: float | None = None
-    """When its status changed last."""
-
-
-NOTHING: Final = ConditionView("Unknown", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +270,8 @@ class Board:
     """The chunk as it was last recorded, by its pod's name."""
     pools: dict[str, PoolSummary] = field(default_factory=dict)
     """By name."""
+    rates: dict[str, RateView] = field(default_factory=dict)
+    """By uid."""
 
     def apply(self, news: Iterable[Change | Reset]) -> None:
         """Apply changes."""
@@ -290,6 +281,8 @@ class Board:
                     self.jobs.clear()
                 elif item.kind == "Pool":
                     self.pools.clear()
+                elif item.kind == "TargetRate":
+                    self.rates.clear()
             else:
                 self._change(item)
 
@@ -310,6 +303,11 @@ class Board:
             case "Pool":
                 pool = pool_of(change.body)
                 self.pools[pool.name] = pool
+            case "TargetRate" if gone:
+                self.rates.pop(change.body["metadata"]["uid"], None)
+            case "TargetRate":
+                rate = rate_of(change.body)
+                self.rates[rate.uid] = rate
             case "Pod":
                 if pod := pod_of(change.body):
                     self.pods[pod.uid] = pod

@@ -42,12 +42,6 @@ class Subject(NamedTuple):
         return self.pool if self.pool is not None and self.job.uid in self.pool.jobs else None
 
 
-def said(what: str, reason: str, message: str) -> str:
-    """Quote a condition."""
-    text = f"{what} ({reason}): {message}" if message else f"{what} ({reason})"
-    return text if text.endswith(".") else f"{text}."
-
-
 def chunks_run(chunks: int) -> str:
     """Count chunks."""
     return "1 chunk runs" if chunks == 1 else f"{chunks} chunks run"

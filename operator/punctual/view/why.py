@@ -11,8 +11,9 @@ from typing import Final
 from punctual import reasons
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.view import PlacedWork, PoolView
+from punctual.view.conditions import NOTHING, said
 from punctual.view.guests import DecisionView, Rules, decided, guest_chunk, guest_job
-from punctual.view.jobs import NOTHING, OFFERED, ChunkView, JobView, PodView
+from punctual.view.jobs import OFFERED, ChunkView, JobView, PodView
 from punctual.view.subject import (
     NO_PODS,
     SHOWN,
@@ -22,7 +23,6 @@ from punctual.view.subject import (
     failures,
     few,
     not_started,
-    said,
     what_of,
 )
 

@@ -32,6 +32,8 @@ case "$*" in
     *get-contexts*) echo kind; echo prod ;;
     *"get events"*) cat "$FOLDER/events.json" 2>/dev/null ||
         { echo 'Error from server (Forbidden): you may not' >&2; exit 1; } ;;
+    *"get targetrates"*) cat "$FOLDER/rates.json" 2>/dev/null ||
+        { echo 'Error from server (Forbidden): you may not' >&2; exit 1; } ;;
     *pods*) cat "$FOLDER/pods.json" ;;
     *jsonpath*pools*|*pools*jsonpath*|*namespaces*jsonpath*) echo main ;;
     *jsonpath*) cat "$FOLDER/names" ;;
@@ -42,6 +44,24 @@ case "$*" in
     *) cat "$FOLDER/jobs.json" ;;
 esac
 """
+
+
+FITS = {"type": "Admitted", "status": "True", "reason": "Feasible", "message": "it fits"}
+GOOD = {"type": "OnTarget", "status": "True", "reason": "OnTarget", "message": "39.6% of its rate alone"}
+ALIGNED = {"type": "Aligned", "status": "True", "reason": "Aligned", "message": "0.3 ms"}
+RATE = {
+    "kind": "TargetRate",
+    "metadata": {
+        "uid": "u", "namespace": "default", "name": "solver", "generation": 1,
+        "creationTimestamp": "2030-01-01T00:00:00Z",
+    },
+    "spec": {"pool": "main", "rate": "40%", "coscheduling": "Aligned"},
+    "status": {
+        "observedGeneration": 1, "conditions": [FITS, GOOD, ALIGNED], "target": "40%", "rate": "39.6%",
+        "error": "-0.4%", "quota": "424m", "utilization": "42.4%", "period": 0.1, "offset": "25ms", "skew": "300us",
+        "pods": 2,
+    },
+}  # fmt: skip
 
 
 def asked(uid, *, within, **more):
@@ -66,6 +86,7 @@ def cluster(tmp_path, monkeypatch):
     ours = [body for body in found["items"][1:] if body["metadata"]["namespace"] == "default"]
     write(tmp_path, "jobs.json", {**found, "items": ours})
     write(tmp_path, "pods.json", {"items": []})
+    write(tmp_path, "rates.json", {"items": []})
     write(tmp_path, "all.json", {"items": found["items"][1:]})
     (tmp_path / "names").write_text("runs\nruns-pod-1\nno\n")
     (tmp_path / "kubectl").write_text(KUBECTL)
@@ -141,6 +162,16 @@ def test_why_of_a_guests_pod_quotes_its_last_decision_and_says_when_events_are_n
     ]
 
 
+def test_why_explains_a_target_rate(cluster):
+    write(cluster, "rates.json", {"items": [RATE]})
+    told = run("why", "tr/solver").splitlines()
+    assert told[0] == "default/solver  OnTarget"
+    assert told[-2] == "  The slices of its pods begin at the same moments (Aligned): 0.3 ms."
+    found = json.loads(run("why", "targetrate/solver", "-o", "json"))
+    assert (found["name"], found["state"], len(found["why"])) == ("default/solver", "OnTarget", 4)
+    assert failing("why", "tr/solvr") == "there is no TargetRate solvr; similar: solver"
+
+
 # pools and top
 
 
@@ -167,6 +198,32 @@ def test_top_prints_one_table_where_there_is_no_terminal(cluster):
     assert "InfeasibleCapacity: 300 units" in run("top", "-A", "-o", "wide")
     (cluster / "state.json").unlink()
     assert "pools are left out: you may not read them" in run("top", "-n", "default")
+
+
+def test_top_shows_target_rates(cluster):
+    write(cluster, "state.json", json.loads((cluster / "pools.json").read_text()))
+    write(cluster, "rates.json", {"items": [RATE]})
+    told = [line.split() for line in run("top", "-A").splitlines()]
+    assert ["NAMESPACE", "TARGET", "RATE", "STATE", "TARGET", "ACTUAL", "ERROR", "ALIGNED", "SKEW"] in told
+    assert ["default", "solver", "OnTarget", "40%", "39.6%", "-0.4%", "yes", "300us"] in told
+    (found,) = json.loads(run("top", "-A", "-o", "json"))["targetRates"]
+    assert (found["name"], found["state"], found["actual"], found["skew"]) == ("solver", "OnTarget", "39.6%", "300us")
+    (cluster / "rates.json").unlink()
+    assert "target rates are left out: you may not read them" in run("top", "-n", "default")
+
+
+def test_many_target_rates_leave_room_for_jobs(cluster):
+    board = board_of(cluster)
+    for i in range(30):
+        meta = {**RATE["metadata"], "uid": f"u{i}", "name": f"solver-{i:02}"}
+        board.apply([Change("TargetRate", "ADDED", {**RATE, "metadata": meta})])
+    text = shown(top.screen(board, tables.Past(ValueHistory(), NOW + 10), everywhere=True, wide=True, height=30))
+    assert "solver-07" in text
+    assert "solver-08" not in text
+    assert "and 22 more target rates" in text
+    assert re.search(r"runs +Running", text)
+    board.apply([Reset("TargetRate")])
+    assert not board.rates
 
 
 def board_of(cluster):
@@ -231,7 +288,7 @@ def test_eighty_columns_keep_all_numbers_and_a_hundred_the_bar(cluster):
 def test_more_jobs_than_rows_are_counted_and_missing_pools_are_told(cluster):
     board = board_of(cluster)
     past = tables.Past(ValueHistory(), NOW)
-    text = shown(top.screen(board, past, everywhere=False, wide=True, height=7, unread=top.UNREAD))
+    text = shown(top.screen(board, past, everywhere=False, wide=True, height=7, unread={"Pool"}))
     assert "and 2 more jobs" in text
     assert "you may not read them" in text
 

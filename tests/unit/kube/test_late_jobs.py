@@ -78,7 +78,7 @@ class Shown:
         return console.file.getvalue().splitlines()[1].split()
 
     def page(self) -> dict:
-        reading = Reading(self.world.now, {"main": self.world.pool.view()}, {"j1": self.known}, {})
+        reading = Reading(self.world.now, {"main": self.world.pool.view()}, {"j1": self.known}, {}, {})
         return page(reading)["jobs"]["j1"]
 
     def metrics(self) -> dict[str, float]:

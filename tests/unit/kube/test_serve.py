@@ -65,8 +65,42 @@ async def test_what_is_counted_is_exported(get):
     assert samples["punctual_slack_seconds", "main"] == 12.5
     assert ("punctual_slack_seconds", "other") not in samples
     assert samples["punctual_agents_silent",] == 2
-    metrics.forget_pools()
+    metrics.end_term()
     assert b"punctual_slack_seconds{" not in metrics.text()
+
+
+def rates(metrics):
+    lines = metrics.text().decode().splitlines()
+    return sorted(line for line in lines if line.startswith("punctual_targetrate"))
+
+
+def test_target_rates_have_series_while_they_have_values():
+    metrics = Metrics()
+    full = {metric_names.RATE_TARGET: 0.4, metric_names.RATE_ON_TARGET: 1.0, metric_names.RATE_SKEW: 0.0003}
+    metrics.rate("ns", "a", full)
+    assert rates(metrics) == [
+        'punctual_targetrate_on_target{name="a",namespace="ns"} 1.0',
+        'punctual_targetrate_skew_seconds{name="a",namespace="ns"} 0.0003',
+        'punctual_targetrate_target_ratio{name="a",namespace="ns"} 0.4',
+    ]
+    metrics.rate("ns", "a", {**full, metric_names.RATE_SKEW: None})
+    assert len(rates(metrics)) == 2
+    metrics.forget_rate("ns", "a")
+    metrics.forget_rate("ns", "never there")
+    assert not rates(metrics)
+    metrics.rate("ns", "a", full)
+    metrics.end_term()
+    assert not rates(metrics)
+
+
+def test_no_more_target_rates_have_series_than_allowed():
+    metrics = Metrics()
+    for i in range(metric_names.RATES + 1):
+        metrics.rate("ns", f"r{i}", {metric_names.RATE_TARGET: 0.4})
+    assert len(rates(metrics)) == metric_names.RATES
+    metrics.forget_rate("ns", "r0")
+    metrics.rate("ns", "late", {metric_names.RATE_TARGET: 0.4})
+    assert any('name="late"' in line for line in rates(metrics))
 
 
 def test_names_keep_the_rules():

@@ -5,12 +5,18 @@ Like :mod:`punctual.cli`, this module imports nothing slow: each command imports
 
 import json
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from punctual.cli import completion, program
 from punctual.labels import JOB_UID_LABEL
+
+if TYPE_CHECKING:
+    from punctual.cli.cluster.why import Explanation
+
+RATES: Final = frozenset({"tr", "targetrate", "targetrates"})
+"""Names of the kind TargetRate, as kubectl knows them."""
 
 Namespace = Annotated[
     str | None,
@@ -26,14 +32,19 @@ Output = Annotated[Literal["table", "wide", "json"], typer.Option("-o", "--outpu
 
 def why(
     name: Annotated[
-        str, typer.Argument(metavar="JOB|POD", help="A job, or a chunk's pod.", autocompletion=completion.jobs_and_pods)
+        str,
+        typer.Argument(
+            metavar="JOB|POD|tr/NAME",
+            help="A job, a chunk's pod, or a TargetRate.",
+            autocompletion=completion.jobs_and_pods,
+        ),
     ],
     *,
     namespace: Namespace = None,
     context: Context = None,
     output: Annotated[Literal["text", "json"], typer.Option("-o", "--output")] = "text",
 ) -> None:
-    """Explain why a job is refused, late or not started, or why a pod runs where it does.
+    """Explain why a job is refused, late or not started, why a pod runs where it does, or how a TargetRate is kept.
 
     Of a guest's pod, it tells the last decision: whether the pod stays on a busy node, moves or leaves.
 
@@ -48,21 +59,34 @@ def why(
 
     kubectl = Kubectl(context)
     where = ["--namespace", namespace] if namespace else []
+    kind, _, rate = name.partition("/")
+    if rate and kind in RATES:
+        rates = kubectl.begin("get", "targetrates.punctual.dev", "-o", "json", *where)
+        from punctual.cli.cluster.why import explain_rate  # noqa: PLC0415
+
+        _explained(explain_rate(rate, rates, now=time.time()), output)
+        return
     pods = kubectl.begin("get", "pods", "-l", JOB_UID_LABEL, "-o", "json", *where)
     events = kubectl.begin("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json", *where)
     try:
         # kubectl reads while Python imports the models and the core
         with ClusterState(kubectl, namespace) as state, uncollected():
-            from punctual.cli.cluster.why import explain, show  # noqa: PLC0415
+            from punctual.cli.cluster.why import explain  # noqa: PLC0415
 
             found = explain(name, state=state, pods=pods, events=events, now=time.time())
     finally:
         pods.drop()
         events.drop()
+    _explained(found, output)
+
+
+def _explained(found: "Explanation", output: str) -> None:
     if output == "json":
         print(json.dumps(found.document()))
         return
     from rich.console import Console  # noqa: PLC0415
+
+    from punctual.cli.cluster.why import show  # noqa: PLC0415
 
     show(found, Console())
 
@@ -75,7 +99,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
     output: Output = "table",
 ) -> None:
-    """Show pools and jobs live, with the last minutes as small curves.
+    """Show pools, target rates and jobs live, with the last minutes as small curves.
 
     Without a terminal, and with -o json, it prints the present once and exits.
     """
@@ -85,11 +109,14 @@ def top(
     if once or output == "json" or not sys.stdout.isatty():
         where = ["--all-namespaces"] if everywhere else ["--namespace", namespace] if namespace else []
         # kubectl reads while Python imports rich
-        pools = kubectl.begin("get", "pools.punctual.dev", "-o", "json")
-        jobs = kubectl.begin("get", "divisiblejobs.punctual.dev", "-o", "json", *where)
+        found = {
+            "Pool": kubectl.begin("get", "pools.punctual.dev", "-o", "json"),
+            "TargetRate": kubectl.begin("get", "targetrates.punctual.dev", "-o", "json", *where),
+            "DivisibleJob": kubectl.begin("get", "divisiblejobs.punctual.dev", "-o", "json", *where),
+        }
         from punctual.cli.cluster.top import once as print_once  # noqa: PLC0415
 
-        print_once(pools, jobs, everywhere=everywhere, output=output)
+        print_once(found, everywhere=everywhere, output=output)
         return
     from punctual.cli.cluster.top import top as show  # noqa: PLC0415
 

@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from punctual import reasons
 from punctual.cli.screen import STYLES, bar
 from punctual.notation.duration import format_time
 from punctual.view.changes import Json
@@ -16,6 +17,7 @@ from punctual.view.elapsed import clock
 from punctual.view.history import ValueHistory, spark
 from punctual.view.jobs import OVER, JobView
 from punctual.view.pools import PoolSummary
+from punctual.view.rates import RateView
 
 CURVE: Final = 18
 """Cells of a curve."""
@@ -23,12 +25,29 @@ BAR: Final = 12
 WIDE: Final = 2000
 """Cells of a line in a pipe."""
 TEXTS: Final = frozenset(
-    ("pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reserved", "scarcest")
+    (
+        "pool",
+        "namespace",
+        "name",
+        "state",
+        "ready",
+        "progress",
+        "last 3 min",
+        "why",
+        "hold",
+        "reserved",
+        "scarcest",
+        "target rate",
+        "aligned",
+    )
 )
 """Columns of texts; the others have numbers, which stand at the right."""
-SPARE: Final = ("last 3 min", "progress", "units", "pool", "hold", "bound", "cpu", "nodes", "chunks", "%", "eta", "why")
+SPARE: Final = (
+    "last 3 min", "progress", "units", "pool", "hold", "bound", "cpu", "nodes", "quota", "pods", "chunks", "%", "eta",
+    "why",
+)  # fmt: skip
 """Columns that a narrow terminal leaves out, the first of them first. Name, state, deadline and slack are never."""
-CUT: Final = ("why", "namespace", "name")
+CUT: Final = ("why", "namespace", "name", "target rate")
 """Columns of texts that may be cut, the first of them first."""
 LEAST, ENOUGH = 9, 20
 """Cells to which a text may be cut; and before which other columns are left out."""
@@ -118,6 +137,29 @@ def pools(found: Iterable[PoolSummary], *, past: Past | None = None, wide: bool 
     return table
 
 
+def rates(found: Iterable[RateView], *, namespaces: bool = False, wide: bool = False) -> Columns:
+    """Return a table of target rates."""
+    first, more = (["namespace"] if namespaces else []), (["quota", "pods", "pool", "why"] if wide else [])
+    table = Columns([*first, "target rate", "state", "target", "actual", "error", "aligned", "skew", *more])
+    for rate in found:
+        where = [rate.namespace] if namespaces else []
+        style = "green" if rate.state == reasons.ON_TARGET else "yellow"
+        aligned = Text(rate.aligned, "green" if rate.aligned == "yes" else "yellow")
+        rest = [rate.quota, str(rate.pods), rate.pool, rate.why] if wide else []
+        table.add_row(
+            *where,
+            Text(rate.name, "bold"),
+            Text(rate.state, style),
+            rate.target or rate.asked,
+            rate.rate,
+            rate.error,
+            aligned,
+            rate.skew,
+            *rest,
+        )
+    return table
+
+
 def ready(pool: PoolSummary) -> Text:
     """Return whether a pool is ready, and why not."""
     if pool.ready:
@@ -191,6 +233,15 @@ def pool_document(pool: PoolSummary) -> Json:
     found |= {"queue": pool.queue, "nodes": pool.nodes, "scarcest": pool.scarcest or None}
     found |= {"ready": pool.ready, "reason": pool.reason}
     return found
+
+
+def rate_document(rate: RateView) -> Json:
+    """Return a target rate as JSON; numbers as in its status."""
+    found: Json = {"namespace": rate.namespace, "name": rate.name, "pool": rate.pool, "state": rate.state}
+    found |= {"message": rate.why, "pods": rate.pods, "coscheduling": rate.coscheduling}
+    numbers = {"target": rate.target, "actual": rate.rate, "error": rate.error, "quota": rate.quota}
+    numbers |= {"aligned": rate.aligned, "offset": rate.offset, "skew": rate.skew}
+    return found | {name: text for name, text in numbers.items() if text}
 
 
 def job_document(job: JobView) -> Json:

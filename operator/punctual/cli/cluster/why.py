@@ -1,4 +1,4 @@
-"""``punctual why``: explains a job's or pod's state, from what the API server holds.
+"""``punctual why``: explains the state of a job, a pod or a TargetRate, from what the API server holds.
 
 This module reads and prints; :mod:`punctual.view.why` explains.
 """
@@ -21,6 +21,7 @@ from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
 from punctual.view.guests import DecisionView, last_decision, rules_of
 from punctual.view.jobs import JobView, PodView, job_of, pod_of
+from punctual.view.rates import rate_of, why_rate
 from punctual.view.why import why, why_chunk, why_guest_chunk, why_over
 
 STYLE: Mapping[str, str] = {str(state): style for state, style in STYLES.items()}
@@ -81,6 +82,18 @@ def explain(name: str, *, state: ClusterState, pods: Call, events: Call, now: fl
         return Explanation(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
     assert pod is not None
     return Explanation(f"{namespace}/{name}", pod.phase, why_over(job, pod, now), left_out)
+
+
+def explain_rate(name: str, rates: Call, *, now: float) -> Explanation:
+    """Explain a TargetRate. ``rates``: those of its namespace, while kubectl reads them.
+
+    Raises PunctualError with similar names if there is none of this name.
+    """
+    found = {body["metadata"]["name"]: body for body in json.loads(rates.answer())["items"]}
+    if name not in found:
+        raise PunctualError(f"there is no TargetRate {name}{similar(name, found)}")
+    rate = rate_of(found[name])
+    return Explanation(f"{rate.namespace}/{name}", rate.state, why_rate(rate, now), ())
 
 
 def _pods(call: Call) -> tuple[dict[str, PodView], tuple[str, ...]]:

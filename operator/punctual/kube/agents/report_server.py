@@ -165,8 +165,9 @@ class ReportServer:
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one report."""
+        came = self._clock.monotonic()
         try:
-            return await self._take(request)
+            return await self._take(request, came)
         except _Refused as refused:
             self._receiver.count_refusal(refused.reason)
             response = web.json_response({"reason": refused.reason}, status=_STATUS[refused.reason])
@@ -174,7 +175,7 @@ class ReportServer:
                 response.force_close()  # a kept connection would stay with a replica that no longer leads
             return response
 
-    async def _take(self, request: web.Request) -> web.Response:
+    async def _take(self, request: web.Request, came: float) -> web.Response:
         self._epoch()
         identity = await self._identify(request)
         report = await self._read(request)
@@ -187,6 +188,9 @@ class ReportServer:
             self._receiver.heard(report)
         pods = {pod.uid: pod for pod in report.pods}
         points = self._set_points.answer(report.node, now=self._clock.now(), epoch=epoch, pods=pods)
+        # agents learn this clock: nothing slow may follow, and the report must not have come later than it says
+        sent = self._clock.monotonic()
+        points = points.model_copy(update={"sent": sent, "held": sent - came})
         return web.Response(text=wire.encoded(points, report.modes), content_type="application/json")
 
     def _epoch(self) -> int:

@@ -15,7 +15,7 @@ from punctual.control.line import GUEST_FLOOR, first_model, floor, sample_length
 from punctual.guests.model import LendTo
 from punctual.kube.agents.loops import Loops
 from punctual.kube.agents.responses import model_of, response_of
-from punctual.rates.model import HoldPod, ReleasePod
+from punctual.rates.model import Grid, HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SendSetPoint
 
 Ordered = SendSetPoint | LendTo | HoldPod
@@ -86,7 +86,7 @@ class SetPointStore:
                     uid=point.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=point.units, mode=guest
                 )
             case HoldPod(cap=cap):
-                order = wire.ApplicationOrder()
+                order = wire.ApplicationOrder(grid=_grid(point.grid))
                 return wire.SetPoint(uid=point.pod, cap=cap, rest_cap=cap, period=point.period, mode=order)
             case SendSetPoint(cap=cap, line=line):
                 followed = None if seen is None else seen.followed
@@ -130,3 +130,7 @@ class SetPointStore:
             noise=first.noise,
             loop=loop,
         )
+
+
+def _grid(grid: Grid | None) -> wire.GridOrder | None:
+    return None if grid is None else wire.GridOrder(begins=grid.begins, slice=grid.slice)

@@ -97,6 +97,16 @@ Period = Annotated[
 ]
 """Seconds between two refills of a CPU quota."""
 
+SliceLength = Annotated[
+    float,
+    *_duration(
+        "duration(self) >= duration('1ms') && duration(self) <= duration('1s')",
+        "write a duration from 1ms to 1s, such as 20ms",
+        lambda seconds: 0.001 <= seconds <= 1.0,
+    ),
+]
+"""Seconds of CPU time that a pod gets at a stretch."""
+
 SamplePeriod = Annotated[
     float,
     *_duration(

@@ -17,6 +17,7 @@ from punctual.kube.api.fields import (
     Period,
     SamplePeriod,
     Seconds,
+    SliceLength,
     StatusPercent,
     Time,
     between_percent,
@@ -264,6 +265,10 @@ class PoolSpec(PoolSelectors):
     with one vote for each namespace. Default: as they find, up to 200%."""
     guests: PoolGuests = PoolGuests()
     """How the pool treats jobs of class Guest: `{policy: ImmediateEviction}`. Default `{policy: LingerLonger}`."""
+    max_slice: SliceLength = 0.05
+    """The longest slice of a TargetRate with `coscheduling: Aligned` on the pool's nodes: `20ms`. Other work of a node
+    waits for so long where it finds all CPUs taken by such slices. An edit counts at once: a TargetRate without an
+    allowed slice is refused with reason SliceTooLong. From 1ms to 1s, default 50ms."""
 
 
 class PoolNode(ApiModel):

@@ -14,6 +14,7 @@ from punctual.kube.api.fields import (
     Period,
     Seconds,
     Series,
+    StatusDuration,
     StatusPercent,
     part_in_percent,
 )
@@ -92,6 +93,13 @@ class TargetRateSpec(ApiModel):
     period: PeriodRange = PeriodRange()
     """The periods in which a pod gets its slice of CPU. The longest that holds the rate is used: each slice costs a
     switch."""
+    coscheduling: Literal["None", "Aligned"] = "None"
+    """Whether all pods get their slices at the same moments. None: each pod's slices begin at moments of its own.
+    Aligned: they begin together on all nodes, and while they last the pods go before other pods of their node. This is
+    for programs with processes that wait for each other by spinning, such as MPI programs by default: it can double
+    their rate. For programs that block while they wait it changes nothing. Periods are then 100ms × 2^k within
+    `period`, and no slice is longer than the Pool's `maxSlice`. The pods should be of the QoS class Guaranteed.
+    Default None."""
 
 
 class TargetRateStatus(ApiModel):
@@ -99,7 +107,8 @@ class TargetRateStatus(ApiModel):
 
     conditions: Conditions = Field(default=[])
     """Admitted: the pods are held, because what the rate takes on each node is not more than they request there.
-    OnTarget: the rate and the CPU are both within `epsilon` of the target."""
+    OnTarget: the rate and the CPU are both within `epsilon` of the target. Aligned: the slices of all pods begin at the
+    same moments; only with `coscheduling: Aligned`, while the pods are held."""
     epoch: Epoch | None = None
     """Which leader of the operator wrote this; it rises with every change of leader and never falls."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
@@ -116,6 +125,11 @@ class TargetRateStatus(ApiModel):
     """The part of its CPU that each pod gets."""
     period: Seconds | None = None
     """The period in which it gets that, in seconds."""
+    offset: StatusDuration | None = None
+    """Where in the grid of periods, which all nodes share, its slices begin: `25ms`. Absent: they are not aligned."""
+    skew: StatusDuration | None = None
+    """How far the begin of a pod's slices is from the grid at most, of all its pods: `0.3ms`. Absent: they are not
+    aligned, or it is not known."""
     max_rate: IterationRate | None = None
     """The rate alone: `spec.maxRate`, or as it was measured."""
     pods: Count | None = None
@@ -147,6 +161,7 @@ class TargetRate(KindModel):
         Column("Quota", ".status.quota", "string", 0, "CPU limit of a pod"),
         AGE,
         Column("OnTarget", '.status.conditions[?(@.type=="OnTarget")].status', "string", 1),
+        Column("Aligned", '.status.conditions[?(@.type=="Aligned")].status', "string", 1),
         Column("Pods", ".status.pods", "integer", 1),
         Column("Pool", ".spec.pool", "string", 1),
         Column("Reason", '.status.conditions[?(@.type=="Admitted")].reason', "string", 1),

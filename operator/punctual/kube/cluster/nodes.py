@@ -37,6 +37,8 @@ class Node:
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     """All taints of the node, because a patch must name them exactly."""
+    cpus: float = 0.0
+    """Its CPUs, of which not all may be allocatable. 0: they are not known."""
 
     @property
     def refusing(self) -> tuple[Taint, ...]:
@@ -71,6 +73,7 @@ def project_node(body: Mapping[str, Any]) -> Node:
         pods=parse_bytes(allocatable.get("pods", 110)),
         labels=meta.get("labels") or {},
         taints=tuple(spec.get("taints") or ()),
+        cpus=parse_cores((status.get("capacity") or allocatable).get("cpu", 0)),
     )
 
 
@@ -175,6 +178,11 @@ class Inventory:
     def knows(self, node: str) -> bool:
         """Return whether there is such a node."""
         return node in self._nodes
+
+    def cpus_of(self, node: str) -> float | None:
+        """Return the CPUs of a node. None: they are not known."""
+        known = self._nodes.get(node)
+        return (known and known.cpus) or None
 
     def class_of(self, node: str) -> str:
         """Return the class of a node. Empty: it has none, or is gone."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from punctual.kube import api
 from punctual.kube.api.resources import TARGET_RATES
+from punctual.kube.cluster.client import Json
 from punctual.kube.known.store import Body, Described, InTerm, Store, StoreListener, asked_in
 from punctual.rates.model import UNRECORDED, Record
 
@@ -14,6 +15,8 @@ class RateInTerm(InTerm):
 
     record: Record = UNRECORDED
     """What an earlier leader has left in its status."""
+    status: Json = field(default_factory=dict)
+    """Its status, as the API server takes it."""
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ class Term:
             # before the first await: if the replica loses its lease twice in a row, what follows an await may not run
             self._end()
             self._given.set_points.clear()
-            self._given.metrics.forget_pools()
+            self._given.metrics.end_term()
             await self._parts.gate.close()
 
     async def retire(self, within: float) -> None:
@@ -156,7 +156,7 @@ class Term:
         self._parts.guests.reported(node, report.host, guests)
         rest = [pod for pod in report.pods if pod.uid not in chunks]
         if own := tuple(pod for pod in rest if pod.uid in others):
-            self._parts.rates.reported(node, own)
+            self._parts.rates.reported(report, own)
         # an agent reports a pod for a minute after its end, when its object may be gone
         self._given.metrics.refusals.labels("unknownPod").inc(
             sum(pod.uid not in others and not pod.over for pod in rest)

@@ -1,7 +1,7 @@
-"""What the page shows, as JSON: pools with bars on processors, and jobs. Made from a leader's state, without I/O.
+"""What the page shows, as JSON: pools with bars on processors, jobs and target rates. Made from a leader's state.
 
-``{"now": …, "pools": {name: …}, "jobs": {uid: …}}``; times in seconds since 1970. A viewer gets it once, and then
-patches by RFC 7386: entries that changed, and null for those that are gone.
+``{"now": …, "pools": {name: …}, "jobs": {uid: …}, "rates": {uid: …}}``; times in seconds since 1970. A viewer gets it
+once, and then patches by RFC 7386: entries that changed, and null for those that are gone.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -11,17 +11,21 @@ from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 from punctual.kube.known.jobs import KnownJob
+from punctual.kube.known.rates import KnownRate
 from punctual.kube.known.reservations import KnownReservation
 from punctual.kube.known.translate import explanation, job_state
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.view import PlacedWork, PoolView
+from punctual.view.rates import RateView, rate_of
 
 Json = dict[str, Any]
 MOST_BARS: Final = 5000
 """Maximum number of bars of a pool: work further back in its queue is left out."""
 MOST_JOBS: Final = 2000
 """Maximum number of jobs."""
+MOST_RATES: Final = 500
+"""Maximum number of target rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Reading:
     jobs: Mapping[str, KnownJob]
     """By uid."""
     reservations: Mapping[str, KnownReservation]
+    """By uid."""
+    rates: Mapping[str, KnownRate]
     """By uid."""
 
 
@@ -48,13 +54,14 @@ def page(reading: Reading, visible: Collection[str] | None = None) -> Json:
         "pools": pools,
         "jobs": dict(islice(jobs.items(), MOST_JOBS)),
         "omitted": max(0, len(jobs) - MOST_JOBS),
+        "rates": dict(islice(_rates(reading, visible), MOST_RATES)),
     }
 
 
 def patch(before: Json, after: Json) -> Json:
     """Return the merge patch that turns one page into a later one."""
     changed: Json = {"now": after["now"], "omitted": after["omitted"]}
-    for part in ("pools", "jobs"):
+    for part in ("pools", "jobs", "rates"):
         old, new = before[part], after[part]
         entries = {key: value for key, value in new.items() if old.get(key) != value}
         entries |= dict.fromkeys(old.keys() - new.keys())
@@ -102,6 +109,33 @@ def _job(known: KnownJob) -> Json:
         "slack": None if deadline is None or end is None or promise is None else round(deadline - end, 1),
         "over": record.over,
     }
+
+
+def _rates(reading: Reading, visible: Collection[str] | None) -> Iterator[tuple[str, Json]]:
+    """Yield the visible target rates by uid, ordered by name."""
+    seen = (known for known in reading.rates.values() if visible is None or known.namespace in visible)
+    for known in sorted(seen, key=lambda known: (known.namespace, known.name)):
+        rate = rate_view(known)
+        yield (
+            rate.uid,
+            {
+                "namespace": rate.namespace,
+                "name": rate.name,
+                "pool": rate.pool,
+                "state": rate.state,
+                "target": rate.target or rate.asked,
+                "actual": rate.rate,
+                "error": rate.error,
+                "aligned": rate.aligned,
+                "skew": rate.skew,
+            },
+        )
+
+
+def rate_view(known: KnownRate) -> RateView:
+    """Return a TargetRate as explanations read it."""
+    spec = known.spec.manifest() if known.spec else {}
+    return rate_of({"metadata": known.metadata.manifest(), "spec": spec, "status": known.term.status})
 
 
 def _pool(view: PoolView, reading: Reading, visible: Collection[str] | None) -> Json:

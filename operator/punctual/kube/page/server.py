@@ -2,7 +2,7 @@
 
     GET /          the document
     GET /events    the page as server-sent events: once as a whole, then a merge patch per change
-    GET /why       ?job=UID: why a job is as it is, in sentences
+    GET /why       ?job=UID or ?rate=UID: why a job or a TargetRate is as it is, in sentences
 
 At the port for all interfaces (HTTPS) each request for data carries a bearer token, and its user sees the namespaces in
 which it may list jobs. At the loopback port no token is needed: only a program in the pod reaches it, or a user with
@@ -28,7 +28,7 @@ from aiohttp import web
 from punctual.errors import ClusterError
 from punctual.kube.page.model import Json, Reading, page, patch
 from punctual.kube.page.viewers import Viewers
-from punctual.kube.page.why import explain
+from punctual.kube.page.why import explain, explain_rate
 from punctual.kube.serve import port_of
 
 log = structlog.get_logger(__name__)
@@ -138,7 +138,8 @@ class PageServer:
     def _namespaces(self) -> frozenset[str]:
         reading = self._read()
         jobs = {known.owner.namespace for known in reading.jobs.values()}
-        return frozenset(jobs | {known.metadata.namespace for known in reading.reservations.values()})
+        others = (*reading.reservations.values(), *reading.rates.values())
+        return frozenset(jobs | {known.metadata.namespace for known in others})
 
     def _read(self) -> Reading:
         if (reading := self._state()) is None:
@@ -152,9 +153,13 @@ class PageServer:
 
     async def _why(self, identify: Identify, request: web.Request) -> web.Response:
         viewer = await identify(request)
-        sentences = explain(self._read(), request.query.get("job", ""), viewer.visible)
+        reading = self._read()
+        if (uid := request.query.get("rate")) is not None:
+            sentences = explain_rate(reading, uid, viewer.visible)
+        else:
+            sentences = explain(reading, request.query.get("job", ""), viewer.visible)
         if sentences is None:
-            raise web.HTTPNotFound(text="there is no such job, or you may not see it")
+            raise web.HTTPNotFound(text="there is no such object, or you may not see it")
         return web.Response(
             body=orjson.dumps({"sentences": sentences}), content_type="application/json", headers=self._headers
         )

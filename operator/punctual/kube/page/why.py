@@ -1,10 +1,11 @@
-"""Why a job is as it is, for a viewer of the page: the answer of :mod:`punctual.view.why`, from a leader's state."""
+"""Why a job or a TargetRate is as it is, for a viewer of the page: the answer of the view, from a leader's state."""
 
 from collections.abc import Collection
 
 from punctual.kube.known.translate import job_status
-from punctual.kube.page.model import Reading
+from punctual.kube.page.model import Reading, rate_view
 from punctual.view.jobs import job_of
+from punctual.view.rates import why_rate
 from punctual.view.why import why
 
 
@@ -35,3 +36,11 @@ def explain(reading: Reading, uid: str, visible: Collection[str] | None) -> tupl
     }
     job = job_of({"metadata": meta, "spec": spec, "status": status})
     return why(job, reading.pools.get(known.owner.pool), reading.now, names)
+
+
+def explain_rate(reading: Reading, uid: str, visible: Collection[str] | None) -> tuple[str, ...] | None:
+    """Return sentences. None: there is no such TargetRate in the namespaces that are visible (None: in all)."""
+    known = reading.rates.get(uid)
+    if known is None or not (visible is None or known.namespace in visible):
+        return None
+    return why_rate(rate_view(known), reading.now)

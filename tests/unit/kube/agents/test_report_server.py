@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import ssl
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from punctual.kube.agents.identity import Identity, Reviewer
 from punctual.kube.agents.report_server import LARGEST, ReportServer
 from punctual.kube.agents.rotation import Rotation
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.rates.model import HoldPod
+from punctual.rates.model import Grid, HoldPod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SendSetPoint
 
 AGENT = "system:serviceaccount:lab:punctual-agent"
@@ -96,8 +97,6 @@ class Loopback(aiohttp.abc.AbstractResolver):
 
 @pytest.fixture(scope="module")
 def authority():
-    import time
-
     now = time.time()
     trust = new_trust(now, lifetimes=Lifetimes())
     serving = make_serving(trust.signing, [HOST], now, lifetimes=Lifetimes())
@@ -130,7 +129,7 @@ async def test_a_report_is_heard_once_and_set_points_come_back(stage):
         status, answer, _ = await agents.post(body)
         assert status == 200
         assert wire.SetPoints.model_validate(answer) == wire.SetPoints(
-            epoch=7, pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, units=40, mode=wire.HoldOrder())]
+            epoch=7, sent=50.0, pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, units=40, mode=wire.HoldOrder())]
         )
     assert operator.heard == [wire.Report.model_validate(body)]
     assert not operator.refused
@@ -147,7 +146,50 @@ async def test_a_line_is_told_in_seconds_left_at_the_moment_of_the_answer(stage)
         left.append(answer["pods"][0]["mode"]["due_seconds_left"])
     assert left == [40.0, 10.5, 9.0]
     operator.set_points.drop(DropSetPoint("n1", "p1"))
-    assert (await agents.post(report(sequence=4)))[1] == {"epoch": 7, "pods": [], "applications_complete": False}
+    _, answer, _ = await agents.post(report(sequence=4))
+    assert answer == {"epoch": 7, "sent": 50.0, "held": 0.0, "pods": [], "applications_complete": False}
+
+
+async def test_an_answer_says_when_it_was_sent_and_how_long_its_report_was_there(stage):
+    operator, agents = stage
+
+    async def review(_):
+        operator.clock += 0.25
+        return TOKENS["n1"]
+
+    operator.report_server._reviewer = Reviewer(review, clock(lambda: operator.clock))
+    _, first, _ = await agents.post(report())
+    _, second, _ = await agents.post(report(sequence=2))
+    assert (first["sent"], first["held"]) == (50.25, 0.25)
+    assert (second["sent"], second["held"]) == (50.25, 0.0), "the token is known"
+
+
+async def test_between_an_agents_send_and_receive_there_is_room_for_what_the_answer_says(stage):
+    """Both read one clock here, so that the offset which an agent computes must be near 0 within its bound."""
+    operator, agents = stage
+    operator.report_server._clock = clock(time.monotonic, now=time.time)
+    for i in range(40):
+        operator.set_points.put(HoldPod(f"p{i}", "n1", 0.4, 0.1, Grid(float(i), 0.04)))
+    for sequence in range(1, 20):
+        before = time.monotonic()
+        _, answer, _ = await agents.post(report(sequence=sequence, modes=["Application"]))
+        after = time.monotonic()
+        assert before <= answer["sent"] - answer["held"] <= answer["sent"] <= after
+
+
+async def test_an_answer_is_one_segment(stage, monkeypatch):
+    """Two would wait for each other: Nagle's algorithm against delayed acknowledgements, 40 ms."""
+    operator, agents = stage
+    operator.set_points.put(HoldPod("own", "n1", 0.4, 0.1, Grid(12.5, 0.04)))
+    reader, writer = await asyncio.open_connection("127.0.0.1", agents.port, ssl=agents.context, server_hostname=HOST)
+    body = json.dumps(report(modes=["Application"]))
+    head = (f"POST {wire.REPORT_PATH} HTTP/1.1", f"Host: {HOST}", "Authorization: Bearer n1")
+    writer.write("\r\n".join((*head, f"Content-Length: {len(body)}", "", body)).encode())
+    # a read of TLS returns one record
+    answer = await reader.read(1 << 16)
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["pods"][0]["mode"]["grid"] == {"begins": 12.5, "slice": 0.04}
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_an_agent_of_the_release_before_is_answered_as_it_reads(stage):
@@ -158,6 +200,14 @@ async def test_an_agent_of_the_release_before_is_answered_as_it_reads(stage):
     assert old["pods"][0]["application"] is True
     assert "mode" not in old["pods"][0]
     assert new["pods"][0]["mode"] == {"kind": "Application"}
+
+
+async def test_an_agent_of_the_release_before_holds_pods_that_are_to_be_aligned(stage):
+    operator, agents = stage
+    operator.set_points.put(HoldPod("own", "n1", 0.4, 0.1, Grid(12.5, 0.04)))
+    _, old, _ = await agents.post(report())
+    (held,) = old["pods"]
+    assert (held["uid"], held["cap"], held["application"]) == ("own", 0.4, True)
 
 
 REFUSALS = {

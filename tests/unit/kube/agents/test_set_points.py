@@ -12,7 +12,7 @@ from punctual.control.response import Response
 from punctual.guests.model import LendTo
 from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.rates.model import HoldPod, ReleasePod
+from punctual.rates.model import Grid, HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SendSetPoint
 
 
@@ -181,6 +181,7 @@ def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
     set_points.put(HoldPod("b", "n2", 0.4, 0.02))
     held = told(set_points)["a"]
     assert (held.mode.kind, held.cap, held.rest_cap, held.period) == ("Application", 0.4, 0.4, 0.02)
+    assert held.mode.grid is None
     assert told(set_points)["p1"].mode == wire.HoldOrder()
     assert not set_points.answer("n1", now=0.0, epoch=1, pods={}).applications_complete
     set_points.applications_complete = True
@@ -192,6 +193,13 @@ def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
     set_points.clear()
     assert not told(set_points, "n2")
     assert not set_points.answer("n2", now=0.0, epoch=1, pods={}).applications_complete
+
+
+@pytest.mark.parametrize("begins", [None, 12.5, -1e6])
+def test_a_pod_with_a_grid_is_told_when_its_slices_begin(begins):
+    set_points = SetPointStore()
+    set_points.put(HoldPod("a", "n1", 0.4, 0.1, Grid(begins, 0.04)))
+    assert told(set_points)["a"].mode.grid == wire.GridOrder(begins=begins, slice=0.04)
 
 
 def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processor_moves():

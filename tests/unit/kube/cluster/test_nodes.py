@@ -45,12 +45,19 @@ def test_a_body_is_kept_as_numbers():
         "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "t"}]},
         "status": {
             "allocatable": {"cpu": "1500m", "memory": "2Ki", "pods": "7", GPU: "2"},
+            "capacity": {"cpu": "2"},
             "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
         },
     }
     taints = ({"key": "k", "effect": "NoSchedule", "timeAdded": "t"},)
     assert project_node(body) == Node(
-        name="n1", ready=True, allocatable=Resources(1.5, 2048, ((GPU, 2),)), pods=7, labels={"a": "b"}, taints=taints
+        name="n1",
+        ready=True,
+        allocatable=Resources(1.5, 2048, ((GPU, 2),)),
+        pods=7,
+        labels={"a": "b"},
+        taints=taints,
+        cpus=2.0,
     )
 
 

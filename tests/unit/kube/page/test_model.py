@@ -95,13 +95,14 @@ def test_patches_lead_from_each_page_to_the_next(shown):
     assert patch(before, page(shown.read())) == {"now": 1000.0, "omitted": 0}
     shown.forget("a-refused")
     shown.job("a", "new", units=5, deadline=500.0)
+    shown.rate("a", "solver")
     shown.later(3.0)
     after = page(shown.read())
     changed = patch(before, after)
     assert changed["jobs"]["a-refused"] is None
     assert set(changed["jobs"]) <= {"a-refused", "a-new", "a-runs", "b-waits"}
     merged = {part: {k: v for k, v in (before[part] | changed[part]).items() if v is not None}
-              for part in ("pools", "jobs")}  # fmt: skip
+              for part in ("pools", "jobs", "rates")}  # fmt: skip
     assert merged == {part: after[part] for part in merged}
 
 
@@ -112,3 +113,29 @@ def test_a_crowd_is_bounded(monkeypatch):
     assert len(found["jobs"]) == 20
     assert found["omitted"] == 30
     assert len(found["pools"]["main"]["bars"]) == 10
+
+
+CONDITIONS = [
+    {"type": "Admitted", "status": "True", "reason": "Feasible", "message": "it fits"},
+    {"type": "OnTarget", "status": "True", "reason": "OnTarget", "message": "39.6%"},
+    {"type": "Aligned", "status": "False", "reason": "PhaseOff", "message": "3 ms"},
+]
+
+
+def test_target_rates_show_what_they_ask_for_and_get(shown):
+    shown.rate("a", "solver", conditions=CONDITIONS, target="40%", rate="39.6%", error="-0.4%", skew="3ms")
+    shown.rate("b", "new")
+    found = page(shown.read())["rates"]
+    assert found["a-solver"] == {
+        "namespace": "a", "name": "solver", "pool": "main", "state": "OnTarget", "target": "40%", "actual": "39.6%",
+        "error": "-0.4%", "aligned": "PhaseOff", "skew": "3ms",
+    }  # fmt: skip
+    assert (found["b-new"]["state"], found["b-new"]["target"]) == ("Waiting", "40%"), "as it is asked for"
+    assert page(shown.read(), {"b"})["rates"].keys() == {"b-new"}
+
+
+def test_target_rates_are_bounded(shown, monkeypatch):
+    monkeypatch.setattr(model, "MOST_RATES", 3)
+    for i in range(5):
+        shown.rate("a", f"r{i}")
+    assert [rate["name"] for rate in page(shown.read())["rates"].values()] == ["r0", "r1", "r2"]

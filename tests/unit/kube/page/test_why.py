@@ -3,7 +3,7 @@
 import pytest
 from shown import Shown
 
-from punctual.kube.page.why import explain
+from punctual.kube.page.why import explain, explain_rate
 
 
 @pytest.fixture
@@ -35,3 +35,12 @@ def test_a_job_without_an_answer_says_so(shown):
     reading = shown.read()
     reading.jobs["a-waits"].term.record = None
     assert explain(reading, "a-waits", None) == ("It has no answer yet.",)
+
+
+def test_it_explains_a_target_rate_of_a_namespace_that_is_visible(shown):
+    refused = {"type": "Admitted", "status": "False", "reason": "SlicesDoNotFit", "message": "no place"}
+    uid = shown.rate("b", "solver", conditions=[refused])
+    told = ("It is refused, and its pods are not held (SlicesDoNotFit): no place.",)
+    assert explain_rate(shown.read(), uid, None) == explain_rate(shown.read(), uid, {"b"}) == told
+    assert explain_rate(shown.read(), uid, {"a"}) is None
+    assert explain_rate(shown.read(), "none", None) is None

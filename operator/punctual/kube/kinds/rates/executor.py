@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from punctual import metric_names as names
 from punctual import reasons
 from punctual.kube import api
 from punctual.kube.actors.tools import Tools
@@ -16,8 +17,10 @@ from punctual.kube.writes.operations import PutStatus
 from punctual.rates.model import Action, HoldPod, RateStatus, ReleasePod, WriteRate
 from punctual.verdict import Verdict
 
-QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL}
+QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL, reasons.STEERING}
 """Reasons that come and go in normal operation: no events."""
+GOOD: Final = {reasons.FEASIBLE, reasons.ON_TARGET, reasons.ALIGNED}
+"""Reasons that are no warning."""
 
 
 class RateExecutor:
@@ -26,7 +29,7 @@ class RateExecutor:
     def __init__(self, tools: Tools) -> None:
         self.begun = False
         self._tools = tools
-        self._said: dict[str, tuple[str, str]] = {}  # reasons of the conditions, by uid
+        self._said: dict[str, tuple[str, ...]] = {}  # reasons of the conditions, by uid
 
     def perform(self, action: Action) -> None:
         """Carry out an action. Returns at once."""
@@ -43,25 +46,36 @@ class RateExecutor:
         """Take in that the first step's actions are carried out. No status has to be written before others."""
         self.begun = True
 
-    def forget(self, uid: str) -> None:
+    def forget(self, known: KnownRate) -> None:
         """Remove a TargetRate that is gone."""
-        self._said.pop(uid, None)
-        self._tools.writer.forget(Key(TARGET_RATES, uid))
+        self._said.pop(known.uid, None)
+        self._tools.metrics.forget_rate(known.namespace, known.name)
+        self._tools.writer.forget(Key(TARGET_RATES, known.uid))
 
     def _write(self, known: KnownRate, status: RateStatus, *, urgent: bool) -> None:
         body = rate_status(known, status, epoch=self._tools.epoch, now=self._tools.now())
-        known.term.transition_times = transition_times(body["conditions"])
+        known.term.status, known.term.transition_times = body, transition_times(body["conditions"])
+        self._tools.metrics.rate(known.namespace, known.name, _numbers(status))
         write = PutStatus.of(TARGET_RATES, "TargetRate", metadata_of(known), body, urgent=urgent)
         self._tools.writer.submit(Key(TARGET_RATES, known.uid), write)
-        admitted, on_target = status.admitted, status.on_target
-        now = admitted.reason, on_target.reason if on_target else ""
-        before = self._said.get(known.uid, ("", ""))
-        self._said[known.uid] = now
-        if now[0] != before[0]:
-            self._emit(known, admitted, good=admitted.reason == reasons.FEASIBLE)
-        if on_target and now[1] != before[1] and on_target.reason not in QUIET:
-            self._emit(known, on_target, good=on_target.status == "True")
+        verdicts = status.admitted, status.on_target, status.aligned
+        before = self._said.get(known.uid, ("", "", ""))
+        self._said[known.uid] = tuple(verdict.reason if verdict else "" for verdict in verdicts)
+        for verdict, reason in zip(verdicts, before, strict=True):
+            if verdict and verdict.reason != reason and verdict.reason not in QUIET:
+                self._emit(known, verdict, good=verdict.reason in GOOD)
 
     def _emit(self, known: KnownRate, verdict: Verdict, *, good: bool) -> None:
         about = Regarding(api.API_VERSION, "TargetRate", known.namespace, known.name, known.uid)
         self._tools.recorder.emit(about, "Normal" if good else "Warning", verdict.reason, verdict.message)
+
+
+def _numbers(status: RateStatus) -> dict[names.Metric, float | None]:
+    """Return the metrics of a TargetRate."""
+    held = status.on_target
+    return {
+        names.RATE_TARGET: status.target,
+        names.RATE_RATIO: status.rate,
+        names.RATE_ON_TARGET: None if held is None else float(held.status == "True"),
+        names.RATE_SKEW: status.skew,
+    }

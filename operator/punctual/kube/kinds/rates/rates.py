@@ -7,7 +7,7 @@ not change what was measured.
 Prometheus is asked every few seconds for the iterations of TargetRates with a query.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from punctual import wire
@@ -19,7 +19,7 @@ from punctual.kube.api.conditions import transition_times
 from punctual.kube.cluster.client import Json
 from punctual.kube.kinds.rates.executor import RateExecutor
 from punctual.kube.kinds.rates.prometheus import Prometheus
-from punctual.kube.kinds.rates.records import applied, members, to_record
+from punctual.kube.kinds.rates.records import applied, members, reported, to_record
 from punctual.kube.known.rates import KnownRate
 from punctual.kube.known.store import Signal
 from punctual.kube.takeover.kind import Kind
@@ -29,10 +29,8 @@ from punctual.rates.model import (
     Event,
     MembersSeen,
     PodsCounted,
-    PodsReported,
     RateApplied,
     RateDeleted,
-    ReportedPod,
     key_of,
 )
 from punctual.runtime.actor import Actor
@@ -80,7 +78,7 @@ class Rates(Kind[KnownRate]):
             return
         if status is not None:
             known.term.transition_times = transition_times(c.manifest() for c in status.conditions)
-            known.term.record = to_record(status)
+            known.term.record, known.term.status = to_record(status), body["status"]
 
     def begin(self) -> list[KnownRate]:
         """Start the control with all target rates that were read. The others are considered when they are."""
@@ -95,7 +93,7 @@ class Rates(Kind[KnownRate]):
 
     def gone(self, known: KnownRate) -> None:
         """Take in that a TargetRate is gone."""
-        self._executor.forget(known.uid)
+        self._executor.forget(known)
         self._asked.pop(known.uid, None)
         if self._told.pop(known.uid, None):
             self._mailbox.put(RateDeleted(known.uid))
@@ -109,13 +107,10 @@ class Rates(Kind[KnownRate]):
                 return (known for known in self.store.values() if known.spec and known.spec.pool == pool)
         return iter(())
 
-    def reported(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
-        """Take in what a node's report says of pods that are no chunk pods."""
+    def reported(self, report: wire.Report, pods: Iterable[wire.PodReport]) -> None:
+        """Take in a node's report. ``pods``: those among its pods that are no chunk pods."""
         if self._told:
-            seen = tuple(
-                ReportedPod(pod.uid, pod.done, pod.written, pod.cap, pod.period) for pod in pods if not pod.over
-            )
-            self._mailbox.put(PodsReported(node, self._clock.monotonic(), seen))
+            self._mailbox.put(reported(report, pods, at=self._clock.monotonic(), epoch=self._tools.epoch))
 
     def tick(self) -> None:
         """Ask Prometheus, and tell the agents whether all pods are known."""

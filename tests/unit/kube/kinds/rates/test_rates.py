@@ -36,13 +36,14 @@ class Log:
     """A writer and a recorder that keep what they are given."""
 
     def __init__(self):
-        self.statuses, self.events, self.forgotten = {}, [], []
+        self.statuses, self.bodies, self.events, self.forgotten = {}, {}, [], []
 
     async def caught_up(self):
         pass
 
     def submit(self, key, operation):
-        self.statuses[key.name] = {c["type"]: c["reason"] for c in operation.body["status"]["conditions"]}
+        self.bodies[key.name] = operation.body["status"]
+        self.statuses[key.name] = {c["type"]: c["reason"] for c in self.bodies[key.name]["conditions"]}
 
     def forget(self, key):
         self.forgotten.append(key.name)
@@ -74,7 +75,7 @@ class Stage:
         self.now = 0.0
         self.prometheus = Scripted()
         tools = make_tools(self.log, lambda: self.now, caches=self.caches, monotonic=lambda: self.now)
-        self.set_points = tools.set_points
+        self.set_points, self.metrics, self.epoch = tools.set_points, tools.metrics, tools.epoch
         self.rates = Rates(tools, self.prometheus, self)
         self.late = Late()
         self.kinds = Kinds(self.late, self.log, self)
@@ -87,12 +88,16 @@ class Stage:
         nodes._told({"metadata": meta, "status": {"allocatable": room, "conditions": ready}})
         self.observe_pool()
 
-    def observe_pool(self):
+    def observe_pool(self, generation=1, **more):
         body = {
             "apiVersion": api.API_VERSION,
             "kind": "Pool",
-            "metadata": {"name": "main", "uid": "main", "generation": 1, "creationTimestamp": CREATED},
-            "spec": {"nodeSelector": {"matchLabels": {"pool": "main"}}, "processor": {"cpu": "1", "memory": "1Gi"}},
+            "metadata": {"name": "main", "uid": "main", "generation": generation, "creationTimestamp": CREATED},
+            "spec": {
+                "nodeSelector": {"matchLabels": {"pool": "main"}},
+                "processor": {"cpu": "1", "memory": "1Gi"},
+                **more,
+            },
         }
         self.caches.observe("pools", None, body)
 
@@ -128,6 +133,11 @@ class Stage:
         self.kinds.tick()
         for _ in range(20):
             await asyncio.sleep(0)
+
+    def report(self, *pods, bound=None):
+        host = wire.NodeReport(clock=None if bound is None else wire.ClockReport(bound=bound))
+        report = wire.Report(node="n0", instance="a", sequence=1, epoch=self.epoch, host=host, pods=pods)
+        self.rates.reported(report, pods)
 
     def held(self):
         answer = self.set_points.answer("n0", now=0.0, epoch=3, pods={})
@@ -244,10 +254,37 @@ async def test_reports_reach_the_control(stage):
         done = int(2 * point.cap * second)
         written = second - done / (2 * point.cap)
         line = wire.PodReport(uid="p", done=done, written=written, cap=point.cap, period=point.period)
-        stage.rates.reported("n0", (line,))
+        stage.report(line)
         await stage.turn()
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     assert stage.log.events == ["Feasible", "OnTarget"]
+
+
+async def test_aligned_slices_are_brought_to_agents_told_and_reconsidered_with_their_pool(stage):
+    """The first grid begins where the leader likes; the agent says that the pod is on it."""
+    stage.pods._told(stage.pod("p"))
+    stage.rate(coscheduling="Aligned")
+    stage.kinds.begin()
+    await stage.turn()
+    for second in range(1, 12):
+        stage.now = float(second)
+        (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+        assert point.mode.grid.slice == pytest.approx(point.cap * point.period)
+        phase = wire.PhaseReport(begins=point.mode.grid.begins, half=0.0001, error=0.0002)
+        stage.report(
+            wire.PodReport(uid="p", cap=point.cap, period=point.period, phase=phase, throttled=1.0),
+            bound=0.0001,
+        )
+        await stage.turn()
+    assert (point.period, stage.log.statuses["u"]["Aligned"]) == (0.1, "Aligned")
+    assert "Aligned" in stage.log.events
+    assert "Steering" not in stage.log.events
+    assert stage.log.bodies["u"]["skew"] == "200us"
+    assert b'punctual_targetrate_skew_seconds{name="solver",namespace="default"} 0.0002' in stage.metrics.text()
+    stage.observe_pool(2, maxSlice="2ms")
+    stage.kinds.signal("pool", "main")
+    await stage.turn()
+    assert stage.log.statuses["u"]["Admitted"] == "EditRefused", "no period has so short a slice"
 
 
 async def test_prometheus_is_asked_every_three_seconds_with_one_query_at_a_time(stage):
@@ -298,7 +335,7 @@ async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
     for second in range(1, 60):
         stage.now = float(second)
         (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
-        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        stage.report(wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period))
         await stage.turn()
         if not stage.prometheus.asked[-1][-1].done():
             stage.prometheus.answer(ScrapedCount("p", int(20 * point.cap * second), stage.now))
@@ -306,7 +343,7 @@ async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     for second in range(60, 110):
         stage.now = float(second)
-        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        stage.report(wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period))
         await stage.turn()
         if not stage.prometheus.asked[-1][-1].done():
             stage.prometheus.answer(flaw="it is away")

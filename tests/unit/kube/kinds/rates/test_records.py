@@ -4,12 +4,13 @@ import pytest
 import yaml
 from clocks import NO_CLIENT
 
+from punctual import wire
 from punctual.control.rate import Limits
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
-from punctual.kube.kinds.rates.records import applied, members, rate_status, to_record
-from punctual.rates.model import Member, RateStatus, Record
+from punctual.kube.kinds.rates.records import applied, members, rate_status, reported, to_record
+from punctual.rates.model import Member, PhaseSeen, PodsReported, RateStatus, Record, ReportedPod
 from punctual.verdict import Verdict
 
 NOW = 1893456000.0
@@ -72,7 +73,14 @@ def test_what_is_asked(caches):
     assert asked.limits == Limits(0.002, 0.1)
     assert asked.created == NOW
     assert asked.query is None
+    assert (asked.aligned, asked.max_slice) == (False, 0.05)
     assert asked.refusal is None
+
+
+def test_aligned_slices_are_asked_for_and_no_longer_than_the_pool_allows(caches):
+    caches.observe("pools", None, pool(maxSlice="20ms"))
+    asked = applied(known(caches, coscheduling="Aligned"), caches).rate
+    assert (asked.aligned, asked.max_slice) == (True, 0.02)
 
 
 def test_the_query_is_handed_on(caches):
@@ -105,8 +113,8 @@ def test_what_the_edge_refuses(caches, spec, asked, reason, says):
 def test_members_are_the_selected_pods_of_the_namespace(caches):
     caches.observe("pools", None, pool())
     assert members(known(caches), caches).members == (
-        Member("p", "default/p", "n0", 2.0, 0.5, running=True, in_pool=True),
-        Member("q", "default/q", "n1", 2.0, 0.5, running=True, in_pool=False),
+        Member("p", "default/p", "n0", 2.0, 0.5, running=True, in_pool=True, cores=8.0),
+        Member("q", "default/q", "n1", 2.0, 0.5, running=True, in_pool=False, cores=8.0),
     )
 
 
@@ -121,19 +129,63 @@ def test_a_status_says_it_in_a_users_words_and_a_new_leader_reads_it_back(caches
         cap=0.84824690,
         max_rate=8 / 60,
         pods=2,
+        aligned=Verdict("True", "Aligned", "0.3 ms"),
+        offset=0.0125,
+        skew=0.00030004,
     )
     rate = known(caches)
     body = rate_status(rate, status, epoch=7, now=NOW)
-    assert {c["type"]: c["reason"] for c in body["conditions"]} == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
+    said = {c["type"]: c["reason"] for c in body["conditions"]}
+    assert said == {"Admitted": "Feasible", "OnTarget": "OnTarget", "Aligned": "Aligned"}
     assert body["observedGeneration"] == 3
-    shown = {key: body[key] for key in ("target", "rate", "error", "quota", "maxRate", "pods")}
+    shown = {key: body[key] for key in ("target", "rate", "error", "quota", "maxRate", "pods", "offset", "skew")}
     assert shown == {
-        "target": "40%", "rate": "39.6%", "error": "-0.4%", "quota": "848m", "maxRate": "8/min", "pods": 2
+        "target": "40%", "rate": "39.6%", "error": "-0.4%", "quota": "848m", "maxRate": "8/min", "pods": 2,
+        "offset": "12.5ms", "skew": "300us",
     }  # fmt: skip
     manifest = yaml.safe_load(api.TargetRate.EXAMPLE) | {"status": body}
     back = to_record(api.parse_status(api.TargetRateStatus, manifest))
     assert back == Record(
-        0.4, pytest.approx(8 / 60), pytest.approx(0.42412345, abs=1e-9), 0.0875, 0.396, on_target=True
+        0.4, pytest.approx(8 / 60), pytest.approx(0.42412345, abs=1e-9), 0.0875, 0.396, on_target=True, offset=0.0125
+    )
+
+
+def test_a_status_of_the_release_before_has_no_offset():
+    manifest = yaml.safe_load(api.TargetRate.EXAMPLE) | {
+        "status": {"target": "40%", "period": 0.1, "utilization": "41%"}
+    }
+    assert to_record(api.parse_status(api.TargetRateStatus, manifest)) == Record(
+        target=0.4, period=0.1, utilization=0.41
+    )
+
+
+PHASE = wire.PhaseReport(begins=12.5, half=0.0002, error=-0.001, age=3.0, moves=2, failed=1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "phase", "clock"),
+    [
+        (7, PhaseSeen(12.5, 0.0002, -0.001, 3.0, 2, 1), 0.0001),
+        (6, None, None),  # these are moments of the clock of the leader before
+        (0, None, None),
+    ],
+)
+def test_moments_count_only_where_the_agent_has_heard_this_leader(epoch, phase, clock):
+    pods = [
+        wire.PodReport(uid="p", done=3, written=0.5, cap=0.4, period=0.1, phase=PHASE, throttled=0.9),
+        wire.PodReport(uid="q", over=True),
+    ]
+    host = wire.NodeReport(clock=wire.ClockReport(bound=0.0001))
+    report = wire.Report(node="n0", instance="a", sequence=1, epoch=epoch, host=host, pods=pods)
+    seen = ReportedPod("p", 3, 0.5, 0.4, 0.1, phase, 0.9)
+    assert reported(report, pods, at=60.0, epoch=7) == PodsReported("n0", 60.0, (seen,), clock)
+
+
+def test_a_report_of_the_release_before_has_no_moments():
+    pods = [wire.PodReport(uid="p", cap=0.4)]
+    report = wire.Report(node="n0", instance="a", sequence=1, epoch=7, pods=pods)
+    assert reported(report, pods, at=60.0, epoch=7) == PodsReported(
+        "n0", 60.0, (ReportedPod("p", None, None, 0.4, None),)
     )
 
 
