@@ -7,11 +7,12 @@ writes: the one that holds the :class:`NodeLock`. This module does not decide wh
 import contextlib
 import fcntl
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedError
+from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedError, Weight
 
 
 @dataclass(slots=True)
@@ -23,6 +24,10 @@ class Held:
     """The cap in force after the pass: the smaller of the pod's cap and the largest container cap."""
     caps: dict[str, Cap] = field(default_factory=dict)
     """The cap of each folder, the pod's first."""
+    narrowed: bool = True
+    """The pod's own folder may be narrowed. False: it is one of v1."""
+    weight: Weight | None = None
+    """The weight of the pod's folder. None: it was not read."""
     use: Use | None = None
     drift: int = 0
     """The number of cgroup folders that another program changed since the previous pass."""
@@ -40,9 +45,12 @@ class Held:
 
     @property
     def names(self) -> dict[str, Cap]:
-        """The caps by the folders' names below the pod's folder, which itself has an empty name."""
+        """The caps by the folders' names below the pod's folder, which itself has an empty name.
+
+        A pod's folder on v1 is left out, because it is never narrowed.
+        """
         pod = self.folder
-        return {folder.removeprefix(pod): cap for folder, cap in self.caps.items()}
+        return {folder.removeprefix(pod): cap for folder, cap in self.caps.items() if self.narrowed or folder != pod}
 
 
 class Actuator:
@@ -50,6 +58,7 @@ class Actuator:
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.hierarchy = hierarchy
+        self._writing = threading.Lock()
         self._folder: dict[str, str] = {}
         self._asserted: dict[str, dict[str, Cap]] = {}
         self._lowered: set[str] = set()
@@ -66,7 +75,7 @@ class Actuator:
 
         A pod without a cgroup gives ``found=False``. A pod that vanishes meanwhile does too.
         """
-        held = Held()
+        held = Held(narrowed=self.hierarchy.version == "v2")
         folder = self._folder.get(uid) or self.hierarchy.find(uid)
         if folder is None:
             return held
@@ -116,10 +125,8 @@ class Actuator:
         """
         if not held.found:
             return {}
-        pod, *_ = held.caps
-        caps = {pod + name: cap for name, cap in wanted.items()}
-        if self.hierarchy.version == "v1":
-            caps[pod] = held.caps[pod]
+        pod = held.folder
+        caps = {pod: held.caps[pod], **{pod + name: cap for name, cap in wanted.items()}}
         for folder in self.hierarchy.targets(held.caps, caps[pod]):
             if not self._set(folder, caps[folder], held):
                 # v1 takes a cap in steps, of which some may have been taken: that is no limit
@@ -127,6 +134,33 @@ class Actuator:
                     held.caps[folder] = self.hierarchy.cap(folder)
         held.cap = _in_force(held.caps)
         return held.names
+
+    def weigh(self, uid: str, held: Held, weight: int | None = None) -> None:
+        """Read the weight of a pod that was just read, after bringing it to another one."""
+        if not held.found:
+            return
+        folder = self._folder[uid]
+        try:
+            if weight is not None and (held.weight is None or held.weight.value != weight):
+                self.hierarchy.set_weight(folder, weight)
+                held.writes["written"] += 1
+            held.weight = self.hierarchy.weight(folder)
+        except VanishedError:
+            self._vanished(uid, held)
+        except CgroupError as error:
+            held.writes[error.kind] += 1
+            held.error = str(error)
+
+    def swap(self, folder: str, there: Cap, cap: Cap) -> bool:
+        """Replace one cap of a folder by another. Returns False if the folder has a third one, or refuses it.
+
+        Any thread may call it.
+        """
+        with self._writing, contextlib.suppress(CgroupError):
+            if self.hierarchy.cap(folder) == there:
+                self.hierarchy.set_cap(folder, cap, there=there)
+                return True
+        return False
 
     def forget(self, uid: str) -> None:
         """Remove a pod's cached state."""
@@ -156,7 +190,8 @@ class Actuator:
         if there == cap:
             return True
         try:
-            self.hierarchy.set_cap(folder, cap, there=there)
+            with self._writing:
+                self.hierarchy.set_cap(folder, cap, there=there)
         except CgroupError as error:
             held.writes[error.kind] += 1
             if not isinstance(error, VanishedError):  # a container that ended is not an error

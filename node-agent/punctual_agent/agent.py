@@ -254,8 +254,10 @@ class Agent:
 
         While another agent writes, its caps would be taken for limits.
         """
+        if pod.mode is not None and pod.mode.weighed:
+            self._actuator.weigh(pod.uid, pod.held)
         if pod.mode is not None and pod.held.found and may_write:
-            pod.mode, drift = pod.mode.seen(pod.held.names)
+            pod.mode, drift = pod.mode.seen(pod.held.names, pod.held.weight)
             pod.held.drift += drift
 
     def _differs(self, pod: Pod, now: float) -> bool:
@@ -270,7 +272,9 @@ class Agent:
                         self._actuator.lower(pod.uid, pod.held)
                     self._actuator.write(pod.uid, cap, pod.held)
                 case Mapping() as caps:
-                    pod.mode = pod.mode.wrote(self._actuator.keep(caps, pod.held))
+                    if (weight := pod.mode.weight) is not None:
+                        self._actuator.weigh(pod.uid, pod.held, weight)
+                    pod.mode = pod.mode.wrote(self._actuator.keep(caps, pod.held), pod.held.weight)
         if pod.mode is not None and pod.mode.released:
             pod.mode = None
         self._count(pod, pod.held)

@@ -51,6 +51,7 @@ _QOS: Final = ("", "burstable", "besteffort")
 _DEPTH: Final = 5  # /docker/<id>/kubelet/kubepods is four below the root
 _FOLDERS: Final = 20_000  # the most folders that one search visits
 _MANY: Final = 8_192
+_WEIGHTS: Final = {"v1": ("cpu.shares", 262_144, 1_024), "v2": ("cpu.weight", 10_000, 100)}
 _SEARCH_EVERY: Final = 10.0  # seconds between searches for roots while a pod is not found
 
 Driver = Literal["cgroupfs", "systemd"]
@@ -115,6 +116,16 @@ class Cap:
         Comparisons are exact: equal fractions of such numbers are equal floats.
         """
         return float("inf") if self.quota is None else self.quota / self.period
+
+
+class Weight(NamedTuple):
+    """How much of a contended CPU a folder gets beside its siblings: ``cpu.weight`` on v2, ``cpu.shares`` on v1."""
+
+    value: int
+    highest: int
+    """The kernel's limit."""
+    usual: int
+    """What a new folder has."""
 
 
 class Throttling(NamedTuple):
@@ -463,6 +474,15 @@ class Hierarchy:
             return
         for name, value in _v1_steps(there, cap):
             write_file(f"{folder}/cpu.cfs_{name}_us", str(value))
+
+    def weight(self, pod: str) -> Weight:
+        """Read the weight of a pod's folder. Raises VanishedError."""
+        name, highest, usual = _WEIGHTS[self.version]
+        return Weight(int(self._kept.reader_of(pod)(f"{pod}/{name}")), highest, usual)
+
+    def set_weight(self, pod: str, value: int) -> None:
+        """Write the weight of a pod's folder. It acts among siblings only. Raises CgroupError and VanishedError."""
+        write_file(f"{pod}/{_WEIGHTS[self.version][0]}", str(value))
 
     def lower(self, pod: str) -> bool:
         """Give a pod the lowest CPU priority. Returns False if it has it already. Raises CgroupError.

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from punctual_agent.cgroup import Cap
+from punctual_agent.cgroup import Cap, Weight
 
 if TYPE_CHECKING:
     from punctual.wire import SetPoint
@@ -73,14 +73,25 @@ class Mode:
         wanted = self.wanted(moment)
         return wanted is not None and wanted != there
 
-    def seen(self, _caps: Mapping[str, Cap]) -> tuple[Self, int]:
+    @property
+    def weighed(self) -> bool:
+        """Whether the agent reads the weight of the pod's folder, and writes it."""
+        return False
+
+    @property
+    def weight(self) -> int | None:
+        """The weight that the pod's folder is to have. None: it is left as it is."""
+        return None
+
+    def seen(self, _caps: Mapping[str, Cap], _weight: Weight | None = None) -> tuple[Self, int]:
         """Take a look at the pod's folders, before it is saved and before each write.
 
-        Returns the mode after it, and the number of folders in which another program replaced a cap of ours.
+        Returns the mode after it, and the number of folders in which another program replaced a cap or a weight of
+        ours.
         """
         return self, 0
 
-    def wrote(self, _caps: Mapping[str, Cap]) -> Self:
+    def wrote(self, _caps: Mapping[str, Cap], _weight: Weight | None = None) -> Self:
         """Take what folders have after a write."""
         return self
 

@@ -297,7 +297,8 @@ def test_a_pod_that_ends_is_forgotten(tree, start, state):
 
 def test_applications_come_back_as_they_were_saved(state):
     one = ApplicationMode(
-        Cap(3_000, 10_000), {"": Folder(NONE, NONE, Cap(3_000, 10_000)), "/c": Folder(*[Cap(5_000)] * 3)}
+        Cap(3_000, 10_000),
+        {"": Folder(NONE, NONE, (Cap(3_000, 10_000),)), "/c": Folder(Cap(5_000), Cap(5_000), (Cap(5_000),))},
     )
     state.save(Saved(1, 5.0, {A: one, "../x": one, CHUNK: ApplicationMode(None)}))
     assert state.load().modes == {A: one, CHUNK: ApplicationMode(None)}
@@ -305,7 +306,7 @@ def test_applications_come_back_as_they_were_saved(state):
 
 @pytest.mark.parametrize("broken", [{"cap": 3}, {"folders": 3}, {"folders": {"": {"limit": None}}}])
 def test_applications_that_make_no_sense_are_none(state, tmp_path, broken):
-    application = {"kind": "Application", "cap": None, "folders": {}}
+    application = {"kind": "Application", "cap": None, "folders": {}, "aligned": False, "raised": None}
     for mode, found in ((application, 1), (application | broken, 0)):
         (tmp_path / "state/state.json").write_text(json.dumps({"epoch": 3, "lease": 5, "modes": {A: mode}}))
         assert len(state.load().modes) == found
@@ -333,7 +334,7 @@ def test_however_the_agent_ends_its_own_caps_are_never_taken_for_limits(limit, s
         """See, save, write; with fewer than three writes the process is killed, and what was saved is left."""
         one, _ = saved = one.seen(there)
         for name in list(there)[:writes]:
-            there[name] = one.folders[name].coming
+            there[name] = one.folders[name].coming[0]
             one = one.wrote({name: there[name]})
             assert there[name].share <= limits[name].share
         return one if writes == 3 else saved[0]
@@ -343,7 +344,7 @@ def test_however_the_agent_ends_its_own_caps_are_never_taken_for_limits(limit, s
             known = one.folders.get("/a")
             if known is None or cap not in (
                 known.there,
-                known.coming,
+                *known.coming,
             ):  # what it may have written itself, it cannot tell
                 there["/a"] = limits["/a"] = cap
         else:

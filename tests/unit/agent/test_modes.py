@@ -15,7 +15,7 @@ from punctual_agent.state import Saved, State
 HOLD, KEPT = HoldMode(0.9, 0.1, 0.3), HoldMode(0.9, 0.1)
 LINE = LineMode(0.9, 0.1, 0.3, ends=50.0)
 GUEST = GuestMode(0.01, 0.1, 7)
-APPLICATION = ApplicationMode(Cap(3_000, 10_000), {"": Folder(Cap(None), Cap(None), Cap(3_000, 10_000))})
+APPLICATION = ApplicationMode(Cap(3_000, 10_000), {"": Folder(Cap(None), Cap(None), (Cap(3_000, 10_000),))})
 ALL = (HOLD, KEPT, LINE, LINE.at(0.4), GUEST, APPLICATION)
 
 
