@@ -81,7 +81,8 @@ class Actuator:
             return held
         self._folder[uid] = folder
         try:
-            held.caps = self.hierarchy.caps(folder)
+            with self._writing:  # v1 takes a cap in steps
+                held.caps = self.hierarchy.caps(folder)
             held.use = self.hierarchy.use(folder, list(held.caps)[1:])
         except VanishedError:
             self._vanished(uid, held)

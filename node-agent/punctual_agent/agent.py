@@ -24,6 +24,7 @@ from collections.abc import Callable, Container, Mapping
 
 from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.aligned_pods import AlignedPods
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
 from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes import MODES
@@ -32,6 +33,8 @@ from punctual_agent.modes.guest import GuestMode
 from punctual_agent.modes.line import LineMode
 from punctual_agent.modes.mode import Moment, Told
 from punctual_agent.node_guests import Capabilities, NodeGuests
+from punctual_agent.operator_client import Answered
+from punctual_agent.phases import Phases
 from punctual_agent.pod import Pod
 from punctual_agent.progress import PodProgress, with_volume
 from punctual_agent.state import Saved, State
@@ -74,6 +77,8 @@ class Agent:
         self._lock = NodeLock(hierarchy)
         self._steering = Steering()
         self._guests = NodeGuests(hierarchy)
+        self.phases = Phases(self._actuator, state)
+        self._aligned = AlignedPods(self.phases)
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -83,6 +88,7 @@ class Agent:
         self._wall = wall
         self._sequence = 0
         self._pods: dict[str, Pod] = {}
+        self._restored = False
         saved = state.load()
         self._saved = Saved(saved.epoch, lease, saved.modes)
         for uid, mode in saved.modes.items():
@@ -101,7 +107,7 @@ class Agent:
     def tick(self, now: float) -> Report:
         """Read every pod, apply every cap, and return the report."""
         self._state.beat(now)
-        may_write = self._lock.take() and self._hierarchy.writable
+        may_write = self._may_write(now)
         self._read_files(now)
         for pod in list(self._pods.values()):
             pod.held = self._actuator.read(pod.uid)
@@ -109,6 +115,7 @@ class Agent:
                 pod.seen = now
                 self._look(pod, now)
                 self._see(pod, may_write=may_write)
+                self._aligned.look(pod)
                 continue
             # what ended, or has not begun, takes no CPU from others; a line comes again with each answer
             self._steering.forget(pod.uid)
@@ -120,6 +127,7 @@ class Agent:
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
+        self._aligned.steer(self._pods.values(), now, may_write=may_write)
         self._sequence += 1
         self.ticked = now
         self._measure(now, node, hosts, may_write=may_write)
@@ -133,9 +141,16 @@ class Agent:
         for pod in guests:
             pod.held = self._actuator.read(pod.uid)
         self._guests.glance(now, self._pods.values(), self._hierarchy.node())
-        may_write = self._lock.take() and self._hierarchy.writable
+        may_write = self._may_write(now)
         for pod in guests:
             self._assert(pod, now, may_write=may_write)
+
+    def hear(self, answered: Answered, now: float) -> bool:
+        """Apply the operator's answer, and learn of its clock. Returns as :meth:`tell`."""
+        accepted = self.tell(answered.points, now)
+        if accepted:
+            self._aligned.hear(answered)
+        return accepted
 
     def tell(self, answer: SetPoints, now: float) -> bool:
         """Apply the operator's answer. Returns False if the answer is from a replaced leader."""
@@ -144,7 +159,7 @@ class Agent:
             return False
         self._answered = now
         points = {point.uid: point for point in answer.pods if valid_uid(point.uid)}
-        may_write = self._lock.take() and self._hierarchy.writable
+        may_write = self._may_write(now)
         for uid, point in points.items():
             pod = self._pod(uid, now)
             pod.progress.bound(point.units or None)
@@ -152,6 +167,7 @@ class Agent:
             before, pod.mode = pod.mode, MODES[point.mode.kind].ordered(Told(point, now, pod.mode, there))
             pod.progress.application |= pod.mode.own
             self._steering.tell(uid, point, now)
+            self._aligned.tell(uid, point.mode, answer.epoch)
             if may_write and isinstance(before, GuestMode) and not isinstance(pod.mode, GuestMode):
                 self._guests.release(pod)
         released = self._release(points) if answer.applications_complete else []
@@ -170,6 +186,7 @@ class Agent:
         Every chunk gets its rest cap, and the heartbeat is removed, so that the watchdog does not act. Applications
         keep their caps.
         """
+        self.phases.end()
         if self._lock.take():
             for pod in self._pods.values():
                 self._count(pod, self._actuator.hold(pod.uid, pod.mode.rest if pod.mode is not None else None))
@@ -181,6 +198,21 @@ class Agent:
         if pod is None:
             pod = self._pods[uid] = Pod(uid, PodProgress(uid), now, {} if self._sequence else None)
         return pod
+
+    def _may_write(self, now: float) -> bool:
+        """Take the node's lock, and learn what the agent that had it before has saved of users' own pods."""
+        if not self._lock.take():
+            return False
+        if not self._restored:
+            self._restored = True
+            self._saved = Saved(self._saved.epoch, self._lease)  # all is saved anew
+            for uid, mode in self._state.load().modes.items():
+                pod = self._pod(uid, now)
+                if isinstance(mode, ApplicationMode) and isinstance(pod.mode, ApplicationMode):
+                    mode = mode.told(pod.mode.cap, aligned=pod.mode.aligned)  # noqa: PLW2901  as was ordered since
+                if mode.own:
+                    pod.mode = mode
+        return self._hierarchy.writable
 
     def _release(self, named: Container[str]) -> list[str]:
         """Let users' own pods that are not named have their limits back. Returns them."""
@@ -195,13 +227,14 @@ class Agent:
         modes = {pod.uid: pod.mode.saved for pod in self._pods.values() if pod.mode is not None}
         saved = Saved(epoch, self._lease, modes)
         if saved != self._saved:
-            self._state.save(saved)
+            self._state.save(saved, own=self._restored)
             self._saved = saved
 
     def _forget(self, uid: str) -> None:
         del self._pods[uid]
         self._actuator.forget(uid)
         self._steering.forget(uid)
+        self._aligned.forget(uid)
         self._save(self.epoch)
 
     def _read_files(self, now: float) -> None:
@@ -256,6 +289,8 @@ class Agent:
         """
         if pod.mode is not None and pod.mode.weighed:
             self._actuator.weigh(pod.uid, pod.held)
+        if isinstance(pod.mode, ApplicationMode):
+            pod.mode = pod.mode.moving(self.phases.moves(pod.uid))
         if pod.mode is not None and pod.held.found and may_write:
             pod.mode, drift = pod.mode.seen(pod.held.names, pod.held.weight)
             pod.held.drift += drift
@@ -305,6 +340,7 @@ class Agent:
         self._metrics.saturated.set(self._steering.saturated)
         self._metrics.applications.set(sum(isinstance(pod.mode, ApplicationMode) for pod in self._pods.values()))
         self._guests.measure(self._metrics, hosts)
+        self._aligned.measure(self._metrics, now)
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)
@@ -325,12 +361,15 @@ class Agent:
                 guest_priority=self._hierarchy.guest_priority,
                 guest_excess=self._guests.excess,
                 hosts=hosts,
+                clock=self._aligned.clock(now),
             ),
             pods=[self._pod_report(pod, now) for pod in pods],
         )
 
     def _pod_report(self, pod: Pod, now: float) -> PodReport:
         cap = pod.held.cap
+        if cap is not None and isinstance(pod.mode, ApplicationMode):
+            cap = pod.mode.steady(cap)
         return PodReport(
             uid=pod.uid,
             done=pod.progress.done,
@@ -345,6 +384,8 @@ class Agent:
             period=None if cap is None else cap.period / 1e6,
             drift=pod.drift,
             followed=self._steering.report(pod.uid, now),
+            phase=self._aligned.report(pod.uid, now),
+            throttled=self._aligned.throttled(pod.uid),
         )
 
 

@@ -7,6 +7,7 @@
     CGROUP_ROOT     the host's /sys/fs/cgroup, writable                     /sys/fs/cgroup
     PODS_ROOT       the kubelet's pods folder, read-only is enough          /var/lib/kubelet/pods
     STATE_DIR       a folder shared with the watchdog only                  /run/punctual
+    NODE_STATE_DIR  a folder of the node, for what users' pods had before   STATE_DIR
     METRICS_PORT    port of /metrics and /healthz; 0: any free port         9464
     METRICS_ADDRESS address of /metrics and /healthz                        all
     LEASE           seconds without a heartbeat until the watchdog acts     5
@@ -56,6 +57,7 @@ class Settings:
     cgroup_root: str
     pods_root: str
     state_dir: str
+    node_state_dir: str
     metrics_port: int
     metrics_address: str
     lease: float
@@ -74,6 +76,7 @@ class Settings:
             cgroup_root=(environ.get("CGROUP_ROOT") or ROOT).rstrip("/"),
             pods_root=environ.get("PODS_ROOT") or PODS,
             state_dir=environ.get("STATE_DIR") or watchdog.STATE_DIR,
+            node_state_dir=environ.get("NODE_STATE_DIR") or environ.get("STATE_DIR") or watchdog.STATE_DIR,
             metrics_port=int(_number(environ, "METRICS_PORT", 9464, least=0, most=65535)),
             metrics_address=environ.get("METRICS_ADDRESS") or "",
             lease=_number(environ, "LEASE", LEASE, least=2, most=3600),
@@ -134,14 +137,14 @@ def run(settings: Settings) -> None:
     Raises CgroupError or OSError if the agent cannot work (no hierarchy, no state folder, port in use).
     """
     # imported late: the watchdog starts by the same command and needs none of these
-    from punctual.wire import SetPoints  # noqa: PLC0415
     from punctual_agent.agent import Agent  # noqa: PLC0415
     from punctual_agent.metrics import AgentMetrics, serve  # noqa: PLC0415
-    from punctual_agent.operator_client import Exchange, ExchangeError, Exchanger  # noqa: PLC0415
+    from punctual_agent.operator_client import Answered, Exchange, ExchangeError, Exchanger  # noqa: PLC0415
+    from punctual_agent.phases import PhaseThread  # noqa: PLC0415
     from punctual_agent.rounds import Rounds  # noqa: PLC0415
 
     _allow_open_files()
-    inbox: queue.SimpleQueue[SetPoints | BaseException | None] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[Answered | BaseException | None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: inbox.put(None))  # SimpleQueue.put is safe in a signal handler
     metrics = AgentMetrics()
@@ -150,7 +153,7 @@ def run(settings: Settings) -> None:
         node=settings.node,
         hierarchy=hierarchy,
         pods_root=settings.pods_root,
-        state=State(settings.state_dir),
+        state=State(settings.state_dir, settings.node_state_dir),
         metrics=metrics,
         now=time.monotonic(),
         lease=settings.lease,
@@ -167,6 +170,8 @@ def run(settings: Settings) -> None:
         inbox,
     )
     exchanger.start()
+    steering = PhaseThread(agent.phases, inbox.put)
+    steering.start()
     started = {"node": settings.node, "instance": agent.instance, "port": server.server_port}
     started |= {"cgroup": hierarchy.version, "driver": hierarchy.driver}
     log.info("agent_started", extra=started | agent.capabilities._asdict())
@@ -181,10 +186,11 @@ def run(settings: Settings) -> None:
             continue
         if said is None:
             break
-        if not isinstance(said, SetPoints | ExchangeError):
+        if not isinstance(said, Answered | ExchangeError):
             raise said
         rounds.hear(said, time.monotonic())
     agent.rest()
+    steering.join(settings.lease)
     log.info("agent_ended")
 
 

@@ -13,9 +13,10 @@ import http.client
 import queue
 import ssl
 import threading
+import time
 import urllib.parse
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -35,6 +36,14 @@ class ExchangeError(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class Answered(NamedTuple):
+    """The answer to a report, and when the report left and the answer was there, on CLOCK_MONOTONIC."""
+
+    points: SetPoints
+    sent: float
+    received: float
 
 
 def question(report: Report) -> bytes:
@@ -72,13 +81,13 @@ class Exchange:
         self._context: ssl.SSLContext | None = None
         self._connection: http.client.HTTPSConnection | None = None
 
-    def post(self, report: Report) -> SetPoints:
+    def post(self, report: Report) -> Answered:
         """Send the report and return the set points. Raises ExchangeError."""
         token = self._read(self._token_file, "noToken").decode("ascii", "replace").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
-            status, text = self._request(question(report), headers, self._read(self._ca_file, "noCA"))
-            return understood(report, status, text)
+            status, text, sent, received = self._request(question(report), headers, self._read(self._ca_file, "noCA"))
+            return Answered(understood(report, status, text), sent, received)
         except Exception as error:
             self.close()
             raise _explained(error) from error
@@ -89,7 +98,7 @@ class Exchange:
             self._connection.close()
             self._connection = None
 
-    def _request(self, body: bytes, headers: dict[str, str], ca: bytes) -> tuple[int, bytes]:
+    def _request(self, body: bytes, headers: dict[str, str], ca: bytes) -> tuple[int, bytes, float, float]:
         if ca != self._ca or self._context is None:
             self.close()
             self._context, self._ca = _trusting(ca), ca
@@ -103,14 +112,18 @@ class Exchange:
                 raise
         return self._send(body, headers, self._context)
 
-    def _send(self, body: bytes, headers: dict[str, str], context: ssl.SSLContext) -> tuple[int, bytes]:
+    def _send(self, body: bytes, headers: dict[str, str], context: ssl.SSLContext) -> tuple[int, bytes, float, float]:
+        """Return status and text, and when the request left and the text was there."""
         if self._connection is None:
             self._connection = http.client.HTTPSConnection(
                 self._host, self._port, timeout=self._timeout, context=context
             )
+            self._connection.connect()  # not counted as time under way; it sets TCP_NODELAY
+        sent = time.monotonic()
         self._connection.request("POST", self._path, body, headers)
         answer = self._connection.getresponse()
-        return answer.status, answer.read(LARGEST_ANSWER + 1)
+        text = answer.read(LARGEST_ANSWER + 1)
+        return answer.status, text, sent, time.monotonic()
 
     @staticmethod
     def _read(path: Path, kind: str) -> bytes:
@@ -153,13 +166,13 @@ def _explained(error: Exception) -> Exception:
 
 
 class Exchanger(threading.Thread):
-    """Thread that sends reports to the operator and puts each result, SetPoints or an error, into ``inbox``.
+    """Thread that sends reports to the operator and puts each result, Answered or an error, into ``inbox``.
 
     The newest report wins: a report that waits while an exchange hangs is replaced, because an old one has no value. An
     error that is not an ExchangeError is a bug. It reaches the inbox too and ends the agent.
     """
 
-    def __init__(self, exchange: Exchange, inbox: "queue.SimpleQueue[SetPoints | BaseException | None]") -> None:
+    def __init__(self, exchange: Exchange, inbox: "queue.SimpleQueue[Answered | BaseException | None]") -> None:
         super().__init__(name="exchange", daemon=True)
         self._exchange = exchange
         self._inbox = inbox

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from punctual.wire import Report, SetPoints
+from punctual.wire import Report
 from punctual_agent.agent import Agent
 from punctual_agent.metrics import AgentMetrics
-from punctual_agent.operator_client import ExchangeError
+from punctual_agent.operator_client import Answered, ExchangeError
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ class Rounds:
         self._following = max(self._following + EVERY / 2, now)  # what is late is not repeated
         return self._following
 
-    def hear(self, said: SetPoints | ExchangeError, now: float) -> None:
+    def hear(self, said: Answered | ExchangeError, now: float) -> None:
         """Take what came of an exchange."""
         if isinstance(said, ExchangeError):
             result = said.kind
         else:
-            result = "answered" if self._agent.tell(said, now) else "lowerEpoch"
+            result = "answered" if self._agent.hear(said, now) else "lowerEpoch"
         self._metrics.exchanges.labels(result).inc()
         if result != self._trouble:
             self._trouble = result

@@ -1,8 +1,12 @@
-"""State that outlives the agent: its pods' modes, the highest epoch and a heartbeat, as files in one folder.
+"""State that outlives the agent: its pods' modes, the highest epoch and a heartbeat, as files.
 
 The agent writes them, and its watchdog (another container of the same pod) reads them. A restarted agent reads them
-too, so that it neither obeys an old leader nor forgets pods while the operator is away. The state file is replaced by
-rename, so a reader never sees a partial file. It is not synced to disk: it must survive the process, not the machine.
+too, so that it neither obeys an old leader nor forgets pods while the operator is away. A file is replaced by rename,
+so a reader never sees a part of one. It is not synced to disk: it must survive the process, not the machine.
+
+What users' own pods had before is in a folder of the node, because it must survive the agent's pod, too: nothing else
+tells it. The agents of two pods share that folder, so only the one that holds the node's lock may write there. A file
+of an earlier boot is of pods whose cgroups are gone, and counts as empty.
 
 The heartbeat is a CLOCK_MONOTONIC time, which all processes of a node share. No heartbeat means that the agent never
 started, or that it shut down and left its pods at their rest caps. Standard library only.
@@ -16,17 +20,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from punctual_agent.cgroup import valid_uid
+from punctual_agent.cgroup import Cap, valid_uid
 from punctual_agent.modes import MODES
+from punctual_agent.modes.application import ApplicationMode
 from punctual_agent.modes.mode import Mode
 
 LEASE: Final = 5.0
 """Seconds for which a heartbeat is valid."""
+BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_SENSELESS: Final = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The content of the state file."""
+    """What the agent has saved."""
 
     epoch: int = 0
     lease: float = LEASE
@@ -35,29 +42,67 @@ class Saved:
 
 
 class State:
-    """The folder of the state, an emptyDir of the agent's pod. Raises OSError if it cannot be written."""
+    """The folders of the state: an emptyDir of the agent's pod, and one of the node (None: the same).
 
-    def __init__(self, folder: str | Path) -> None:
+    Raises OSError if one of them cannot be written.
+    """
+
+    def __init__(self, folder: str | Path, node_folder: str | Path | None = None) -> None:
+        node_folder = node_folder or folder
         self._file = Path(folder, "state.json")
         self._beat = Path(folder, "heartbeat")
+        self._applications = Path(node_folder, "applications.json")
+        self._moves = Path(node_folder, "moves.json")
+        try:
+            self._boot = BOOT.read_text().strip()
+        except OSError:  # no Linux, so no cgroups either
+            self._boot = ""
         self._handle: int | None = None
 
-    def save(self, saved: Saved) -> None:
-        """Replace the state file."""
-        modes = {uid: {"kind": mode.kind} | asdict(cast("Any", mode)) for uid, mode in saved.modes.items()}
-        self._replace(self._file, json.dumps({"epoch": saved.epoch, "lease": saved.lease, "modes": modes}))
+    def save(self, saved: Saved, *, own: bool = True) -> None:
+        """Replace the files of the modes. ``own``: also that of users' own pods."""
+        own_modes = {uid: mode for uid, mode in saved.modes.items() if mode.own}
+        others = {uid: mode for uid, mode in saved.modes.items() if not mode.own}
+        if own:
+            _replace(self._applications, {"boot": self._boot, "modes": _raw(own_modes)})
+        _replace(self._file, {"epoch": saved.epoch, "lease": saved.lease, "modes": _raw(others)})
+
+    def save_moves(self, moves: Mapping[str, Mapping[str, tuple[Cap, ...]]]) -> None:
+        """Replace the file of the pairs that may be in force while slices are moved, by pod and folder.
+
+        Another thread than that of :meth:`save` may call it.
+        """
+        pairs = {
+            uid: {name: [asdict(pair) for pair in all_pairs] for name, all_pairs in folders.items()}
+            for uid, folders in moves.items()
+        }
+        _replace(self._moves, {"boot": self._boot, "moves": pairs})
 
     def load(self) -> Saved:
-        """Read the state file.
+        """Read the files.
 
         An unreadable or foreign file counts as empty: an invented rest cap would be worse than none.
         """
+        own = self._load_applications()
         try:
             raw = json.loads(self._file.read_text())
-            modes = {uid: MODES[one["kind"]].loaded(one) for uid, one in raw["modes"].items() if valid_uid(uid)}
-            return Saved(int(raw["epoch"]), float(raw["lease"]), modes)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return Saved()
+            return Saved(int(raw["epoch"]), float(raw["lease"]), {**own, **_modes(raw)})
+        except _SENSELESS:
+            return Saved(modes=own)
+
+    def _load_applications(self) -> dict[str, Mode]:
+        try:
+            raw = json.loads(self._applications.read_text())
+            modes = _modes(raw) if raw["boot"] == self._boot else {}
+        except _SENSELESS:
+            return {}
+        with contextlib.suppress(*_SENSELESS):
+            raw = json.loads(self._moves.read_text())
+            if raw["boot"] == self._boot:
+                for uid, folders in raw["moves"].items():
+                    if isinstance(mode := modes.get(uid), ApplicationMode):
+                        modes[uid] = mode.interrupted(folders)
+        return modes
 
     def beat(self, now: float) -> None:
         """Write the heartbeat."""
@@ -81,7 +126,17 @@ class State:
             os.close(self._handle)
             self._handle = None
 
-    def _replace(self, path: Path, text: str) -> None:
-        partial = path.with_suffix(".partial")
-        partial.write_text(text)
-        os.replace(partial, path)  # noqa: PTH105  Path.replace builds a second path
+
+def _raw(modes: Mapping[str, Mode]) -> dict[str, Any]:
+    return {uid: {"kind": mode.kind} | asdict(cast("Any", mode)) for uid, mode in modes.items()}
+
+
+def _modes(raw: Mapping[str, Any]) -> dict[str, Mode]:
+    """Return modes that were saved. Raises what senseless ones raise."""
+    return {uid: MODES[one["kind"]].loaded(one) for uid, one in raw["modes"].items() if valid_uid(uid)}
+
+
+def _replace(path: Path, content: Mapping[str, Any]) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content))
+    os.replace(partial, path)  # noqa: PTH105  Path.replace builds a second path

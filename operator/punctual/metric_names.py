@@ -292,7 +292,7 @@ CERTIFICATE_END: Final = Metric(
 CGROUP_WRITES: Final = Metric(
     "punctual_cgroup_writes_total",
     "counter",
-    "Writes of CPU caps, and of guests' priorities and memory marks, by result: written, refused, denied, vanished, "
+    "Writes of CPU caps and priorities, and of guests' memory marks, by result: written, refused, denied, vanished, "
     "failed.",
     ("result",),
 )
@@ -355,6 +355,22 @@ AGENT_LINE_WRITES: Final = Metric(
     "punctual_agent_line_writes_total", "counter", "Caps written to keep chunks on lines."
 )
 AGENT_APPLICATIONS: Final = Metric("punctual_agent_applications", "gauge", "Pods that the agent holds at a rate.")
+AGENT_ALIGNED: Final = Metric(
+    "punctual_agent_aligned", "gauge", "Those of them whose slices the kernel is to begin at given moments."
+)
+PHASE_ERROR: Final = Metric(
+    "punctual_agent_phase_error_seconds",
+    "gauge",
+    "Largest time by which a pod's slices begin before or after their moments, when the agent last looked.",
+)
+PHASE_MOVES: Final = Metric(
+    "punctual_agent_phase_moves_total", "counter", "Times that the agent moved the slices of a pod's cgroup folder."
+)
+CLOCK_BOUND: Final = Metric(
+    "punctual_agent_clock_bound_seconds",
+    "gauge",
+    "The agent's error about the leader's clock is at most this. 0: no answer has told of the clock yet.",
+)
 AGENT_GUESTS: Final = Metric(
     "punctual_agent_guests", "gauge", "Pods that the agent holds to what the node's own work leaves."
 )

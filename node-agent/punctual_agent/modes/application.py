@@ -20,9 +20,9 @@ its slices, :mod:`punctual_agent.phases` writes a pair of the same share for a m
 Values only, standard library only: :mod:`punctual_agent.actuator` reads and writes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from punctual_agent.cgroup import Cap, Weight
 from punctual_agent.modes.mode import Mode, Moment, Told
@@ -55,6 +55,13 @@ class Raised:
     highest: int
 
 
+class Move(NamedTuple):
+    """The pair that moves the slices of a folder, for a moment, and the one that it then has again."""
+
+    pair: Cap
+    after: Cap
+
+
 @dataclass(frozen=True, slots=True)
 class ApplicationMode(Mode):
     """One pod of an application. Folders are named by their path below the pod's; the pod's own name is empty."""
@@ -67,8 +74,8 @@ class ApplicationMode(Mode):
     aligned: bool = False
     raised: Raised | None = None
     """None: its weight is its own."""
-    moves: Mapping[str, Cap] = field(default_factory=dict)
-    """By folder, the pair that moves its slices and may be in force now."""
+    moves: Mapping[str, Move] = field(default_factory=dict)
+    """By folder, the moves of its slices that may be under way."""
 
     @classmethod
     def ordered(cls, told: Told) -> Self:
@@ -123,7 +130,7 @@ class ApplicationMode(Mode):
         """Whether each folder, and the pod's weight, is what it is to be."""
         if self.aligned != (self.raised is not None) or (self.raised is not None and self.raised.there != self.weight):
             return False
-        return all(one.there in self._pairs(name, one.limit, self.folders) for name, one in self.folders.items())
+        return all(one.there == self._allowed(name, one.limit, self.folders) for name, one in self.folders.items())
 
     @property
     def released(self) -> bool:
@@ -132,16 +139,23 @@ class ApplicationMode(Mode):
 
     def told(self, cap: Cap | None, *, aligned: bool = False) -> Self:
         """Return the application with another cap to hold."""
-        same = (cap, aligned) == (self.cap, self.aligned)
-        return self if same else replace(self, cap=cap, aligned=aligned, moves={})
+        return replace(self, cap=cap, aligned=aligned)
 
     def unnamed(self) -> Self:
         """Let its folders have their limits back."""
         return self.told(None)
 
-    def moving(self, moves: Mapping[str, Cap]) -> Self:
-        """Return the application while these folders may have these pairs, which move their slices."""
+    def moving(self, moves: Mapping[str, Move]) -> Self:
+        """Return the application while these moves of its slices may be under way."""
         return self if moves == self.moves else replace(self, moves=moves)
+
+    def interrupted(self, pairs: Mapping[str, Any]) -> Self:
+        """Return the application after an agent ended that may have written these pairs, as they were saved."""
+        folders = dict(self.folders)
+        for name in pairs.keys() & folders.keys():
+            one = folders[name]
+            folders[name] = replace(one, coming=(*one.coming, *(_cap(pair) for pair in pairs[name])))
+        return replace(self, folders=folders)
 
     def seen(self, caps: Mapping[str, Cap], weight: Weight | None = None) -> tuple[Self, int]:
         """Take a look at all folders: their caps, and the pod's weight."""
@@ -149,11 +163,11 @@ class ApplicationMode(Mode):
         folders = {}
         for name, there in caps.items():
             known, limit = self.folders.get(name), there
-            if known is not None and there in (known.there, *known.coming):
+            if known is not None and there in (known.there, *known.coming, *self.moves.get(name, ())):
                 limit = known.limit
             elif known is not None:
                 replaced += known.there != known.limit
-            folders[name] = Folder(limit, there, self._pairs(name, limit, caps, there))
+            folders[name] = Folder(limit, there, self._coming(name, limit, there, caps))
         return replace(self, folders=folders, raised=raised), replaced
 
     def wrote(self, caps: Mapping[str, Cap], weight: Weight | None = None) -> Self:
@@ -166,9 +180,13 @@ class ApplicationMode(Mode):
         return replace(self, folders={**self.folders, **written}, raised=raised)
 
     def holds(self, name: str) -> bool:
-        """Return whether a folder has its cap and not a limit, so that its slices are the application's."""
+        """Return whether a folder is to have the cap, so that its slices are the application's."""
         one = self.folders.get(name)
-        return one is not None and one.there == self.cap and one.there in self._pairs(name, one.limit, self.folders)
+        return one is not None and self._allowed(name, one.limit, self.folders) == self.cap
+
+    def steady(self, cap: Cap) -> Cap:
+        """Return the cap that a folder has but for a move."""
+        return next((move.after for move in self.moves.values() if move.pair == cap), cap)
 
     def _weighed(self, weight: Weight | None) -> tuple[Raised | None, int]:
         known = self.raised
@@ -180,14 +198,19 @@ class ApplicationMode(Mode):
         before = known.before if known is not None else weight.usual
         return Raised(before, weight.value, weight.highest), 0
 
-    def _pairs(self, name: str, limit: Cap, names: Mapping[str, Any], there: Cap | None = None) -> tuple[Cap, ...]:
-        """Return what a folder may have, first what it is to have. A move that has begun goes on."""
+    def _allowed(self, name: str, limit: Cap, names: Container[str]) -> Cap:
+        """Return what a folder is to have but for a move."""
         if self.cap is None or self.cap.share > limit.share or (self.aligned and name != POD and POD in names):
-            return (limit,)
-        move = self.moves.get(name)
+            return limit
+        return self.cap
+
+    def _coming(self, name: str, limit: Cap, there: Cap, names: Container[str]) -> tuple[Cap, ...]:
+        """Return what a folder may have next. A move that has begun goes on if it still ends in the cap."""
+        allowed, move = self._allowed(name, limit, names), self.moves.get(name)
         if move is None:
-            return (self.cap,)
-        return (move, self.cap) if there == move else (self.cap, move)
+            return (allowed,)
+        goes_on = self.aligned and there == move.pair and move.after == allowed
+        return (move.pair, allowed, move.after) if goes_on else (allowed, *move)
 
 
 def _cap(raw: Mapping[str, Any]) -> Cap:

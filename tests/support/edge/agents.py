@@ -21,7 +21,7 @@ from punctual.kube.agents.identity import NODE_NAME
 from punctual.labels import JOB_UID_LABEL
 from punctual_agent.agent import Agent as Core
 from punctual_agent.metrics import AgentMetrics
-from punctual_agent.operator_client import ExchangeError, question, understood
+from punctual_agent.operator_client import Answered, ExchangeError, question, understood
 from punctual_agent.rounds import Rounds
 from punctual_agent.state import LEASE, State
 
@@ -94,12 +94,13 @@ class Agent:
     async def _asked(self, replica, token, report):
         if replica is None:
             raise ExchangeError("unreachable", "the Service selects no pod")
+        sent = time.monotonic()
         try:
             future = self.world.network.report(self.process, replica, token, question(report).decode())
             status, text = await within(TIMEOUT, future)
         except TimeoutError as error:
             raise ExchangeError("timeout", "no answer") from error
-        return understood(report, status, text.encode())
+        return Answered(understood(report, status, text.encode()), sent, time.monotonic())
 
 
 class _Core(Core):

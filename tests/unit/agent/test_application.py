@@ -308,7 +308,7 @@ def test_applications_come_back_as_they_were_saved(state):
 def test_applications_that_make_no_sense_are_none(state, tmp_path, broken):
     application = {"kind": "Application", "cap": None, "folders": {}, "aligned": False, "raised": None}
     for mode, found in ((application, 1), (application | broken, 0)):
-        (tmp_path / "state/state.json").write_text(json.dumps({"epoch": 3, "lease": 5, "modes": {A: mode}}))
+        (tmp_path / "state/applications.json").write_text(json.dumps({"boot": state._boot, "modes": {A: mode}}))
         assert len(state.load().modes) == found
 
 

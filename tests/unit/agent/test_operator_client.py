@@ -34,7 +34,7 @@ def failed(exchange):
 def test_a_report_goes_up_and_set_points_come_down(exchange, operator):
     points = SetPoints(epoch=4, pods=[SetPoint(uid="u", cap=0.5, rest_cap=0.9, seconds_left=-1.5)])
     operator.answer = points.model_dump_json().encode()
-    assert exchange.post(REPORT) == points
+    assert exchange.post(REPORT).points == points
     assert operator.reports == [REPORT]
     assert operator.tokens == ["Bearer first"]
 
@@ -94,7 +94,7 @@ def test_an_operator_that_is_away_and_comes_back(exchange, operator, make_operat
     assert failed(exchange) == "unreachable"
     back = make_operator(port=operator.port)
     back.answer = SetPoints(epoch=3).model_dump_json().encode()
-    assert exchange.post(REPORT).epoch == 3
+    assert exchange.post(REPORT).points.epoch == 3
 
 
 def test_a_silent_operator_is_given_up(files, operator):
@@ -109,7 +109,7 @@ def test_a_strange_authority_is_not_trusted_until_the_file_says_so(exchange, ope
     exchange.close()
     assert failed(exchange) == "tls"
     (files / "ca.crt").write_bytes(other_authority.ca)
-    assert exchange.post(REPORT).epoch == 3
+    assert exchange.post(REPORT).points.epoch == 3
 
 
 def test_both_authorities_are_trusted_while_they_rotate(exchange, operator, files, authority, other_authority):
