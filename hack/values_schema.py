@@ -91,6 +91,7 @@ class Agent(_Values):
     watchdog_resources: Resources = Resources(requests={"cpu": "5m", "memory": "24Mi"}, limits={"memory": "64Mi"})
     cgroup_root: Folder = "/sys/fs/cgroup"
     pods_root: Folder = "/var/lib/kubelet/pods"
+    state_root: Folder = "/run/punctual"
     se_linux_options: Labels = {}
 
 

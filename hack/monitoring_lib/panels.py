@@ -438,6 +438,7 @@ NODES = Dashboard(
                         Query(f"sum({names.AGENT_LINES.name})", "on lines"),
                         Query(f"sum({names.AGENT_SATURATED.name})", "on lines out of reach"),
                         Query(f"sum({names.AGENT_APPLICATIONS.name})", "held at a rate"),
+                        Query(f"sum({names.AGENT_ALIGNED.name})", "aligned"),
                         Query(f"sum({names.AGENT_GUESTS.name})", "guests"),
                     ),
                 ),
@@ -467,6 +468,22 @@ NODES = Dashboard(
                         ),
                     ),
                     help="A cap holds a chunk back in each period in which its program could use more CPU than that.",
+                ),
+                Panel(
+                    "Largest phase error of aligned pods",
+                    "s",
+                    (
+                        Query(f"max by (instance) ({names.PHASE_ERROR.name})", "{{instance}}"),
+                        Query(f"max by (instance) ({names.CLOCK_BOUND.name})", "clock: {{instance}}"),
+                    ),
+                    help="By how much slices begin before or after their moments, and by how much agents may be wrong "
+                    "about the leader's clock.",
+                ),
+                Panel(
+                    "Slices moved",
+                    "short",
+                    (Query(_count(names.PHASE_MOVES, by="instance"), "{{instance}}"),),
+                    "bars",
                 ),
                 Panel(
                     "Pods and containers held back by their caps",

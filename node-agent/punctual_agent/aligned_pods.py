@@ -19,7 +19,7 @@ from punctual_agent.phases import Key, Phases, Steered, Target
 from punctual_agent.pod import Pod
 
 UNCERTAIN: Final = 0.1
-"""Part of a slice: a clock whose error may be larger steers nothing."""
+"""Part of a slice. By a clock that may be wrong by more, nothing is steered."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Aligned:
     epoch: int = 0
     """The leader that ordered it."""
     ran: frozenset[str] = frozenset()
-    """The folders, by name, whose processes ran in the last second."""
+    """The names of the folders in which processes ran in the last second."""
     throttled: float | None = None
 
 

@@ -6,7 +6,7 @@ so a reader never sees a part of one. It is not synced to disk: it must survive 
 
 What users' own pods had before is in a folder of the node, because it must survive the agent's pod, too: nothing else
 tells it. The agents of two pods share that folder, so only the one that holds the node's lock may write there. A file
-of an earlier boot is of pods whose cgroups are gone, and counts as empty.
+of an earlier boot counts as empty: the cgroups of its pods are gone.
 
 The heartbeat is a CLOCK_MONOTONIC time, which all processes of a node share. No heartbeat means that the agent never
 started, or that it shut down and left its pods at their rest caps. Standard library only.

@@ -356,7 +356,7 @@ AGENT_LINE_WRITES: Final = Metric(
 )
 AGENT_APPLICATIONS: Final = Metric("punctual_agent_applications", "gauge", "Pods that the agent holds at a rate.")
 AGENT_ALIGNED: Final = Metric(
-    "punctual_agent_aligned", "gauge", "Those of them whose slices the kernel is to begin at given moments."
+    "punctual_agent_aligned", "gauge", "Those of them that are to get their slices at given moments."
 )
 PHASE_ERROR: Final = Metric(
     "punctual_agent_phase_error_seconds",
