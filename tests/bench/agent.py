@@ -24,10 +24,10 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/unit/agent"))
-sys.path.insert(0, str(TOP / "tests/v2"))
+sys.path.insert(0, str(TOP / "tests/support"))
 
 from operators import Authority, Operator  # noqa: E402
-from test_actuator import Node  # noqa: E402
+from real_node import Node  # noqa: E402
 
 from punctual.wire import GuestOrder, HoldOrder, LineOrder, Report, ResponseModel, SetPoint, SetPoints  # noqa: E402
 
