@@ -86,7 +86,7 @@ class AlignedPods:
             for folder in pod.held.caps:
                 name = folder.removeprefix(pod.held.folder)
                 if mode.holds(name):
-                    targets[pod.uid, name] = Target(folder, mode.cap, begins, bound, name in one.ran)
+                    targets[pod.uid, name] = Target(folder, mode.cap, begins, bound, pod.drift, name in one.ran)
         self.phases.follow(targets, may_write=may_write)
         self._known = self.phases.known()
 

@@ -48,6 +48,8 @@ class Target(NamedTuple):
     """When one of its periods is to begin, on CLOCK_MONOTONIC. None: that is only found out."""
     bound: float
     """So far may that be wrong, seconds."""
+    drift: int
+    """How often another program has changed the pod: each time, its phase may be another one."""
     runs: bool
     """Its processes ran in the last second. The timer of a folder that is idle does not run."""
 
@@ -168,7 +170,7 @@ class Phases:
                 self._drop(key)
                 self._open(key, target)
                 continue
-            if one.target.pair != target.pair:
+            if (one.target.pair, one.target.drift) != (target.pair, target.drift):
                 self._give_back(key)
                 one.control.forget()
                 one.in_force = target.pair

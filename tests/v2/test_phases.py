@@ -63,10 +63,6 @@ class PhasesTest(unittest.TestCase):
 
         return eventually(ticked, within)
 
-    def on_grid(self, keeper: Keeper) -> bool:
-        """Whether all are on the grid, as far as is known, to half a millisecond."""
-        return all(one is not None and abs(one[0]) <= CLOSE and one[1] <= CLOSE for one in keeper.errors.values())
-
     def gives_back(self, node: Node, keeper: Keeper) -> None:
         keeper.tell(None, aligned=False)
         for _ in range(2):
@@ -80,7 +76,7 @@ class PhasesTest(unittest.TestCase):
         nodes = [self.node(), self.node()]
         load = self.node(processes=2)
         keeper = self.keeper(*nodes, begins=time.monotonic())
-        assert self.comes(keeper, lambda: self.on_grid(keeper)), keeper.errors
+        assert self.comes(keeper, lambda: keeper.on_grid(CLOSE)), keeper.errors
         assert load.processes[0].poll() is None
         finder = self.keeper(*nodes, begins=None)  # another one, which knows nothing and writes nothing
         keeper.phases.end()
@@ -144,13 +140,13 @@ class PhasesTest(unittest.TestCase):
                 lambda: node.limit(self.capped(node), 27_000, 90_000),
             )
         ):
-            assert self.comes(keeper, lambda: self.on_grid(keeper)), keeper.errors
+            assert self.comes(keeper, lambda: keeper.on_grid(CLOSE)), keeper.errors
             rewrite()
             keeper.tick()
             assert keeper.drift == number + 1
             assert node.hierarchy.cap(self.capped(node)) == PAIR
             assert self.weight(node) == node.hierarchy.weight(node.pod).highest
-        assert self.comes(keeper, lambda: self.on_grid(keeper)), keeper.errors
+        assert self.comes(keeper, lambda: keeper.on_grid(CLOSE)), keeper.errors
 
     def test_without_a_begin_phases_are_found_and_nothing_is_moved(self):
         nodes = [self.node(), self.node()]

@@ -1,4 +1,4 @@
-"""The actuator's tests on a real v2 hierarchy, in a virtual machine where this machine has v1."""
+"""The agent's tests on a real v2 hierarchy, in a virtual machine where this machine has v1."""
 
 import os
 import platform
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ACTUATOR = HERE / "test_actuator.py"
 TOP = HERE.parent.parent
+SCRIPTS = [HERE / f"test_{name}.py" for name in ("actuator", "phases", "coscheduling")]
+PACKAGES = ("node-agent/punctual_agent", "operator/punctual", "tests/support/real_node")
 
 pytestmark = [
     pytest.mark.v2,
@@ -21,17 +22,17 @@ pytestmark = [
         "cpu" in Path("/sys/fs/cgroup/cgroup.controllers").read_text().split()
         if Path("/sys/fs/cgroup/cgroup.controllers").exists()
         else False,
-        reason="this machine has cgroup v2: test_actuator.py ran on it",
+        reason="this machine has cgroup v2: they ran on it",
     ),
 ]
 
 
 @pytest.mark.timeout(900)  # the first run on a machine makes the file system; later ones take 30 s
-def test_every_actuator_test_passes_on_a_real_v2_hierarchy():
-    names = re.findall(r"^    def (test_\w+)", ACTUATOR.read_text(), re.MULTILINE)
+def test_every_one_of_them_passes_on_a_real_v2_hierarchy():
+    names = re.findall(r"^    def (test_\w+)", "".join(file.read_text() for file in SCRIPTS), re.MULTILINE)
     assert len(names) > 10
     done = subprocess.run(
-        [sys.executable, TOP / "hack/vm", ACTUATOR, "--package", TOP / "node-agent/punctual_agent"],
+        [sys.executable, TOP / "hack/vm", *SCRIPTS, *(f"--package={TOP / package}" for package in PACKAGES)],
         stdout=subprocess.PIPE,  # progress of the first run goes where pytest's own output goes
         text=True,
         errors="replace",

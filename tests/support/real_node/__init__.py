@@ -92,7 +92,11 @@ class Node:
 
     def spin(self, folder: str, *, cpu: int | None = None) -> subprocess.Popen:
         """A busy process in a container, on any CPU or on this one."""
-        process = subprocess.Popen([sys.executable, "-c", SPIN])
+        return self.start([sys.executable, "-c", SPIN], folder, cpu=cpu)
+
+    def start(self, words: list[str], folder: str, *, cpu: int | None = None) -> subprocess.Popen:
+        """A process in a container, on any CPU or on this one."""
+        process = subprocess.Popen(words)
         if cpu is not None:
             os.sched_setaffinity(process.pid, {cpu})
         self.processes.append(process)

@@ -33,6 +33,7 @@ class Keeper:
         self.phases = Phases(self.actuator, self.state)
         known = self.state.load().modes
         self.modes = {uid: known.get(uid, ApplicationMode(None)) for uid in uids}
+        self.offsets = dict.fromkeys(uids, 0.0)
         self.drift = 0
         self.faults: list[BaseException] = []
         self.thread = PhaseThread(self.phases, self.faults.append)
@@ -60,8 +61,13 @@ class Keeper:
             assert held.error is None, held.error
             for name in caps:
                 if mode.aligned and mode.cap is not None and mode.holds(name) and "sandbox" not in name:
-                    targets[uid, name] = Target(held.folder + name, mode.cap, self.begins, 0.0, runs=True)
+                    targets[uid, name] = Target(
+                        held.folder + name, mode.cap, self._begins(uid), 0.0, self.drift, runs=True
+                    )
         self.phases.follow(targets, may_write=True)
+
+    def _begins(self, uid: str) -> float | None:
+        return None if self.begins is None else self.begins + self.offsets[uid]
 
     @property
     def errors(self) -> dict[str, tuple[float, float] | None]:
@@ -71,6 +77,10 @@ class Keeper:
             if one.error is not None and one.phase is not None:
                 found[uid] = one.error, one.phase.half
         return found
+
+    def on_grid(self, within: float) -> bool:
+        """Whether all are on the grid, as far as is known, to so many seconds."""
+        return all(one is not None and abs(one[0]) <= within and one[1] <= within for one in self.errors.values())
 
     def __enter__(self) -> Self:
         self.thread.start()
