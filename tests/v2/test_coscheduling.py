@@ -51,10 +51,9 @@ class CoschedulingTest(unittest.TestCase):
         self.shared.write_bytes(bytes(4096))
         self.nodes = []
         for rank, cpu in enumerate(cpus[:2]):
-            pod, neighbour = Node(), Node()
-            for node in (pod, neighbour):
-                self.addCleanup(node.remove)
-            neighbour.spin(neighbour.main, cpu=cpu)
+            pod = Node()
+            self.addCleanup(pod.remove)
+            pod.spin(pod.make(f"{pod.qos}/pod-neighbour/main"), cpu=cpu)
             pod.start([sys.executable, "-c", _RANK, str(self.shared), str(rank)], pod.main, cpu=cpu)
             self.nodes.append(pod)
         folder = self.enterContext(tempfile.TemporaryDirectory())

@@ -1,0 +1,317 @@
+"""Aligned pods: what they have, what outlives the agent, and what is steered and reported by the leader's clock."""
+
+import json
+import queue
+import threading
+import time
+
+import pytest
+
+from punctual.control.phase import Phase
+from punctual.wire import ApplicationOrder, GridOrder, SetPoint, SetPoints
+from punctual_agent.agent import Agent
+from punctual_agent.cgroup import Cap
+from punctual_agent.metrics import AgentMetrics
+from punctual_agent.modes.application import ApplicationMode, Move
+from punctual_agent.operator_client import Answered
+from punctual_agent.operator_clock import OperatorClock
+from punctual_agent.phases import PhaseThread, Steered
+from punctual_agent.state import Saved, State
+
+A = "0aaf2a3c-18c2-4a3e-9d5e-000000000001"
+PAIR, OTHER, LIMIT = Cap(30_000, 100_000), Cap(33_000, 110_000), Cap(90_000)
+HIGHEST = {"v1": 262_144, "v2": 10_000}
+USUAL = {"v1": 1_024, "v2": 100}
+
+
+@pytest.fixture
+def start(tree, tmp_path):
+    made = []
+
+    def start(pod="agent-1", now=0.0, *, end=True):
+        """An agent of a new pod of its own, or of one that was there; the one before is killed."""
+        if made and end:
+            made[-1]._lock.release()
+        (tmp_path / pod).mkdir(exist_ok=True)
+        (tmp_path / "node").mkdir(exist_ok=True)
+        made.append(
+            Agent(
+                node="n1",
+                hierarchy=tree.hierarchy(),
+                pods_root=str(tree.pods),
+                state=State(tmp_path / pod, tmp_path / "node"),
+                metrics=AgentMetrics(),
+                now=now,
+                lease=5.0,
+                patience=60.0,
+            )  # fmt: skip
+        )
+        return made[-1]
+
+    yield start
+    for one in made:
+        one._lock.release()
+
+
+def answer(*, begins=None, grid=True, epoch=1, named=True, cap=0.3, sent=None):
+    order = ApplicationOrder(grid=GridOrder(begins=begins, slice=0.03) if grid else None)
+    pods = [SetPoint(uid=A, cap=cap, rest_cap=cap, period=0.1, mode=order)] if named else []
+    return SetPoints(epoch=epoch, pods=pods, applications_complete=True, sent=sent)
+
+
+def heard(agent, now, *, bound=0.0005, ahead=1000.0, **more):
+    """Let the agent hear an answer of a leader with a clock so far ahead."""
+    agent.hear(Answered(answer(sent=now - bound + ahead, **more), now - 2 * bound, now), now)
+
+
+def weight(tree, pod):
+    return tree.priority(pod)[1]
+
+
+def capped(tree, pod):
+    return pod if tree.version == "v2" else min(path for path in pod.iterdir() if path.is_dir())
+
+
+def name_of(tree, pod):
+    return str(capped(tree, pod)).removeprefix(str(pod))
+
+
+def caps(tree, pod):
+    return [tree.cap(folder) for folder in (pod, *sorted(path for path in pod.iterdir() if path.is_dir()))]
+
+
+def test_one_level_of_an_aligned_pod_is_capped_and_its_weight_is_the_highest_until_it_is_let_go(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    agent.tell(answer(), 1.0)
+    one_level = [LIMIT, PAIR, PAIR] if tree.version == "v1" else [PAIR, LIMIT, LIMIT]
+    assert (caps(tree, pod), weight(tree, pod)) == (one_level, HIGHEST[tree.version])
+    (report,) = agent.tick(2.0).pods
+    assert (report.cap, report.period, report.drift) == (0.3, 0.1, 0)
+    agent.tell(answer(grid=False), 3.0)
+    assert weight(tree, pod) == 100
+    assert caps(tree, pod) == [LIMIT if tree.version == "v1" else PAIR, PAIR, PAIR]
+    agent.tell(answer(), 4.0)
+    agent.tell(answer(named=False), 5.0)
+    assert (caps(tree, pod), weight(tree, pod)) == ([LIMIT] * 3, 100)
+    agent.tick(6.0)
+    assert agent._pods[A].mode is None
+
+
+def test_a_weight_that_another_program_changes_is_raised_again_and_is_its_own_afterwards(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    file = pod / ("cpu.weight" if tree.version == "v2" else "cpu.shares")
+    agent = start()
+    agent.tell(answer(), 1.0)
+    tree.write(file, "70\n")
+    assert agent.tick(2.0).pods[0].drift == 1
+    assert weight(tree, pod) == HIGHEST[tree.version]
+    assert agent.tick(3.0).pods[0].drift == 1
+    agent.tell(answer(named=False), 4.0)
+    assert weight(tree, pod) == 70
+
+
+def test_what_a_pod_had_before_survives_the_agents_pod(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    start().tell(answer(), 1.0)
+    again = start("agent-2", now=10.0)
+    assert again.tick(10.0).pods[0].drift == 0
+    again.tell(answer(named=False, epoch=2), 11.0)
+    assert (caps(tree, pod), weight(tree, pod)) == ([LIMIT] * 3, 100)
+
+
+def test_an_agent_that_waits_for_the_lock_saves_nothing_and_goes_on_with_what_the_other_has_saved(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    first = start()
+    second = start("agent-2", end=False)
+    second.tell(answer(), 0.5)
+    first.tell(answer(), 1.0)
+    second.tick(1.5)
+    first._lock.release()
+    second.tick(2.0)
+    second.tell(answer(named=False), 3.0)
+    assert (caps(tree, pod), weight(tree, pod)) == ([LIMIT] * 3, 100)
+
+
+@pytest.mark.parametrize("spoiled", ["another boot", "{", "[]"])
+def test_a_file_of_another_boot_and_one_that_makes_no_sense_count_as_empty(tmp_path, spoiled):
+    state = State(tmp_path)
+    mode = ApplicationMode(PAIR)
+    state.save(Saved(3, 5.0, {A: mode}))
+    state.save_moves({A: {"": (OTHER, PAIR)}})
+    assert State(tmp_path).load().modes == {A: mode}
+    for name in ("moves.json", "applications.json"):
+        file = tmp_path / name
+        text = file.read_text() if spoiled == "another boot" else spoiled
+        file.write_text(text.replace(json.dumps(state._boot), '"earlier"'))
+        found = State(tmp_path).load()
+        assert found == Saved(3, 5.0, {A: mode} if name == "moves.json" else {})
+
+
+def test_without_what_was_saved_the_weight_is_that_of_a_new_folder(tree, start, tmp_path):
+    pod = tree.pod(A, quota=90_000)
+    start().tell(answer(), 1.0)
+    (tmp_path / "node/applications.json").unlink()
+    again = start("agent-2", now=10.0)
+    again.tell(answer(named=False), 11.0)
+    assert weight(tree, pod) == HIGHEST[tree.version], "it is not known to be ours"
+    again.tell(answer(), 12.0)
+    again.tell(answer(named=False), 13.0)
+    assert weight(tree, pod) == USUAL[tree.version]
+
+
+def test_the_pair_of_a_move_is_no_limit_and_the_tick_leaves_it_alone(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    folder = capped(tree, pod)
+    agent = start()
+    agent.tell(answer(), 1.0)
+    agent.phases._moves[A, name_of(tree, pod)] = Move(OTHER, PAIR)
+    tree.folder(folder, quota=OTHER.quota, period=OTHER.period)
+    (report,) = agent.tick(2.0).pods
+    assert (tree.cap(folder), report.drift, report.period) == (OTHER, 0, 0.1)
+    agent.tell(answer(cap=0.4), 2.5)
+    assert tree.cap(folder) == Cap(40_000), "another pair ends the move"
+    tree.folder(folder, quota=PAIR.quota)
+    assert agent.tick(3.0).pods[0].drift == 0, "the end of the move"
+    agent.tell(answer(named=False), 4.0)
+    assert caps(tree, pod) == [LIMIT] * 3
+
+
+@pytest.mark.parametrize("left", [OTHER, PAIR, Cap(None, OTHER.period)], ids=str)
+def test_after_a_move_that_was_interrupted_the_pair_is_written_again_and_the_limit_is_known(tree, start, left):
+    pod = tree.pod(A, quota=90_000)
+    agent, name = start(), name_of(tree, pod)
+    agent.tell(answer(), 1.0)
+    agent.phases._moves[A, name] = Move(OTHER, PAIR)
+    agent.phases._save()
+    tree.folder(capped(tree, pod), quota=-1 if left.quota is None else left.quota, period=left.period)
+    again = start("agent-2", now=10.0)
+    assert again.tick(10.0).pods[0].drift == 0
+    assert tree.cap(capped(tree, pod)) == PAIR
+    again.tell(answer(named=False), 11.0)
+    assert caps(tree, pod) == [LIMIT] * 3
+
+
+def targets(agent):
+    return list(agent.phases._targets.values())
+
+
+def test_a_grid_is_followed_by_this_nodes_clock_while_the_leaders_is_known_well_enough(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    heard(agent, 10.0, begins=1010.25)
+    agent.tick(11.0)
+    assert [one.path for one in targets(agent)][0] == str(capped(tree, pod))
+    assert targets(agent)[0].begins == pytest.approx(10.25)
+    assert 0.0005 <= targets(agent)[0].bound < 0.001
+    assert agent.tick(12.0).host.clock.bound < 0.001
+    again = start("agent-2", now=20.0)
+    heard(again, 20.0, begins=1020.25, bound=0.0031)
+    again.tick(21.0)
+    assert {one.begins for one in targets(again)} == {None}, "more than a tenth of the slice"
+    heard(again, 22.0, begins=None)
+    again.tick(23.0)
+    assert {one.begins for one in targets(again)} == {None}
+
+
+def test_phases_are_reported_on_the_clock_of_the_leader_that_answered_last(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    heard(agent, 10.0, begins=1010.25)
+    agent.tick(11.0)
+    agent.phases._known = {(A, name_of(tree, pod)): Steered(0.1, Phase(10.26, 0.0001, 10.9), 0.01, 2, 1)}
+    found = agent.tick(12.0).pods[0].phase
+    assert found.begins == pytest.approx(1012.06)
+    assert (found.error, found.moves, found.failed) == (0.01, 2, 1)
+    assert found.age == pytest.approx(1.1)
+    heard(agent, 13.0, epoch=2, ahead=5000.0, named=False)
+    heard(agent, 13.5, epoch=2, ahead=5000.0)
+    report = agent.tick(14.0)
+    assert (report.epoch, report.pods[0].phase.begins) == (2, pytest.approx(5014.06))
+
+
+def test_the_grid_of_an_earlier_leader_is_not_followed(tree, start):
+    tree.pod(A, quota=90_000)
+    agent = start()
+    heard(agent, 10.0, begins=1010.25)
+    answered = SetPoints(epoch=2, sent=7010.9995)
+    agent.hear(Answered(answered, 10.999, 11.0), 11.0)
+    agent.tick(12.0)
+    assert {one.begins for one in targets(agent)} == {None}
+
+
+def test_only_a_folder_that_ran_is_steered_and_its_throttling_is_reported(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    agent.tell(answer(), 1.0)
+    agent.tick(2.0)
+    tree.count(capped(tree, pod), periods=14, throttled=9, seconds=1.0)
+    assert agent.tick(3.0).pods[0].throttled == pytest.approx(0.8)
+    ran = [one.path for one in targets(agent) if one.runs]
+    assert ran == [str(capped(tree, pod))]
+    assert agent.tick(4.0).pods[0].throttled is None
+    assert not any(one.runs for one in targets(agent))
+
+
+def test_an_operator_of_the_release_before_tells_nothing_of_its_clock():
+    clock = OperatorClock()
+    clock.hear(Answered(SetPoints(epoch=3), 1.0, 1.001))
+    assert (clock.at(2.0), clock.epoch) == (None, 3)
+    clock.hear(Answered(SetPoints(epoch=3, sent=50.0), 1.0, 1.001))
+    assert clock.at(2.0).offset == pytest.approx(48.9995)
+    clock.hear(Answered(SetPoints(epoch=4), 3.0, 3.001))
+    assert clock.at(4.0) is None
+
+
+def test_a_fault_of_the_thread_reaches_the_main_thread(tree, start, monkeypatch):
+    tree.pod(A, quota=90_000)
+    agent = start()
+    agent.tell(answer(), 1.0)
+    inbox = queue.SimpleQueue()
+
+    def broken(_phases):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("punctual_agent.phases.Phases._step", broken)
+    thread = PhaseThread(agent.phases, inbox.put)
+    thread.start()
+    assert isinstance(inbox.get(timeout=60), ZeroDivisionError)
+    thread.join()
+
+
+def test_the_thread_searches_at_most_four_folders_at_a_time_and_ends_when_told(make_tree, tmp_path):
+    tree = make_tree()
+    agent = Agent(
+        node="n1", hierarchy=tree.hierarchy(), pods_root=str(tree.pods), state=State(tmp_path), metrics=AgentMetrics(),
+        now=0.0, lease=5.0, patience=60.0,
+    )  # fmt: skip
+    uids = [f"{A[:-2]}{n:02}" for n in range(9)]
+    pods = [tree.pod(uid, quota=90_000) for uid in uids]
+    order = ApplicationOrder(grid=GridOrder(slice=0.03))
+    points = [SetPoint(uid=uid, cap=0.3, rest_cap=0.3, period=0.1, mode=order) for uid in uids]
+    agent.tell(SetPoints(epoch=1, pods=points), 1.0)
+    agent.tick(2.0)
+    for pod in pods:
+        tree.count(pod, periods=14, throttled=9, seconds=1.0)
+    agent.tick(3.0)
+    assert sum(one.runs for one in targets(agent)) == 9
+    phases, most, searched = agent.phases, [0], set()
+    real = phases._do
+
+    def doing(key, one):
+        real(key, one)
+        under_way = {key for key, one in phases._folders.items() if one.control.searching}
+        searched.update(under_way)
+        most[0] = max(most[0], len(under_way))
+
+    phases._do = doing
+    thread = threading.Thread(target=phases.run)
+    thread.start()
+    limit = time.monotonic() + 60
+    while len(searched) < 9 and time.monotonic() < limit:
+        time.sleep(0.01)
+    phases.end()
+    thread.join()
+    assert (len(searched), most[0]) == (9, 4)
+    assert not phases._folders
+    agent._lock.release()
