@@ -7,6 +7,9 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 
+BROKE_OFF = "the play broke off"
+"""What is wrong with a seed whose play came to no end: no rule was broken, the net itself failed."""
+
 
 @dataclass
 class Result:
@@ -37,7 +40,8 @@ def results(plans, *, at_once, story=False):
             del running[reader]
             os.close(reader)
             _, status = os.waitpid(child, 0)
-            yield pickle.loads(data) if data else Result(plan.seed, [f"its process ended with status {status}"])
+            ended = [f"{BROKE_OFF}: its process ended with status {status}"]
+            yield pickle.loads(data) if data else Result(plan.seed, ended)
 
 
 def one(plan, *, story=False):
@@ -55,7 +59,7 @@ def _fork(plan, *, story):
     try:
         result = _played(plan, story=story)
     except BaseException:  # noqa: BLE001  it is told as what is wrong
-        result = Result(plan.seed, [f"the play broke off: {traceback.format_exc()}"])
+        result = Result(plan.seed, [f"{BROKE_OFF}: {traceback.format_exc()}"])
     with os.fdopen(writer, "wb") as file:
         pickle.dump(result, file)
     os._exit(0)

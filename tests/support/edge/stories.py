@@ -21,8 +21,12 @@ def _plan(*acts, compared=False):
     return Plan(0, 2, NODES, body, sorted(acts, key=lambda act: act.at), compared)
 
 
-def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, refused="", **spec):
-    """Return the act that creates a job of units of half a second. ``refused``: the reason, where it must be."""
+def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, refused="", refusable=(), goes=False, **spec):
+    """Return the act that creates a job of units of half a second.
+
+    ``refused``: the reason, where it must be; ``refusable``: reasons for which it may be for a while.
+    ``goes``: it is deleted when it has ended.
+    """
     whole = {
         "pool": POOL,
         "units": units,
@@ -45,13 +49,31 @@ def _job(at, name, *, units, most=1, deadline=200.0, reduce=False, refused="", *
         "spec": {key: value for key, value in whole.items() if value is not None},
     }
     deadlines = [] if whole.get("class") == "Guest" else [deadline]
-    expected, reasons = ("refused", (refused,)) if refused else ("done", ())
-    return Act(at, "create", name, value=Wish(name, "plain", body, expected, reasons, deadlines=deadlines))
+    expected, reasons = ("refused", (refused,)) if refused else ("done", refusable)
+    wish = Wish(name, "plain", body, expected, reasons, deadlines=deadlines, deleted=goes)
+    return Act(at, "create", name, value=wish)
 
 
 def _made(at, kind, name, spec):
     body = {"apiVersion": OURS, "kind": kind, "metadata": {"name": name, "namespace": SPACE}, "spec": spec}
     return Act(at, "make", f"{kind.lower()}s/{name}", value=body)
+
+
+HELD = (
+    Act(0.5, "make pod", "pods/solver", value={
+        "metadata": {"name": "solver", "namespace": SPACE, "labels": {"app": "solver"}},
+        "spec": {
+            "nodeSelector": {"pool": POOL},
+            "containers": [{
+                "name": "main", "image": "forever", "resources": {"requests": {"cpu": "0.5"}},
+            }],
+        },
+    }),
+    _made(2, "TargetRate", "solver", {
+        "pool": POOL, "selector": {"matchLabels": {"app": "solver"}}, "rate": "40%", "maxRate": "2/s",
+    }),
+)  # fmt: skip
+"""A pod of an application, and the target rate that holds it."""
 
 
 STORIES = {
@@ -96,6 +118,12 @@ STORIES = {
         _job(40, "after", units=30),
         Act(80, "recreate pool", POOL, value=True),
         _job(90, "last", units=30),
+    ),
+    "a job is asked for while its pool goes, and the pool comes again": _plan(
+        _job(5, "before", units=30),
+        Act(10, "recreate pool", POOL, value=False),
+        _job(14, "during", units=20),
+        compared=True,
     ),
     "the namespace goes with all that runs in it, and comes again": _plan(
         _job(5, "gone", units=60, most=2, reduce=True),
@@ -144,19 +172,35 @@ STORIES = {
         _job(5, "guest", units=20, **{"class": "Guest"}),
         *(Act(at, "kill", "leader", 1) for at in (16.5, 34.0)),
     ),
+    "a deadline is edited, and kopf does not see it": _plan(
+        _job(5, "later", units=200, deadline=40, refusable=("InfeasibleCapacity",)),
+        Act(14, "kopf loses", "punctual-0", 2, 1.0),
+        Act(14, "kopf loses", "punctual-1", 2, 1.0),
+        Act(15, "edit deadline", "later", value=155),
+        compared=True,
+    ),
+    "a pod goes while the leader's watches are silent and the history is forgotten": _plan(
+        _job(5, "one", units=40, chunkRetries=0, stallTimeout="60s"),
+        Act(12, "deaf watches", "leader", 30),
+        Act(13, "evict"),
+        Act(15, "compact"),
+    ),
+    "a quota refuses pods while a job is asked for": _plan(
+        Act(3, "quota", "", 40),
+        _job(5, "refused", units=20, deadline=120, refusable=("PodRefused",)),
+    ),
+    "a finished job has to go after the next takeover": _plan(
+        _job(3, "done", units=6, goes=True, ttlSecondsAfterFinished=60),
+        Act(30, "kill", "leader", 5),
+        compared=True,
+    ),
+    "an application is held while a takeover takes long": _plan(
+        *HELD,
+        Act(41, "kill", "leader", 30),
+        Act(53, "busy server", "", 40, 0.6),
+    ),
     "a held pod keeps its limit under the next leader, and loses it with its target rate": _plan(
-        Act(0.5, "make pod", "pods/solver", value={
-            "metadata": {"name": "solver", "namespace": SPACE, "labels": {"app": "solver"}},
-            "spec": {
-                "nodeSelector": {"pool": POOL},
-                "containers": [{
-                    "name": "main", "image": "forever", "resources": {"requests": {"cpu": "0.5"}},
-                }],
-            },
-        }),
-        _made(2, "TargetRate", "solver", {
-            "pool": POOL, "selector": {"matchLabels": {"app": "solver"}}, "rate": "40%", "maxRate": "2/s",
-        }),
+        *HELD,
         Act(20, "kill", "leader", 5),
         Act(40, "kill agent", "n1", 3),
         Act(41, "kill agent", "n2", 3),

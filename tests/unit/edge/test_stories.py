@@ -61,6 +61,36 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
             "a target rate that is gone goes on",
             "and there is no TargetRate",
         ),
+        (
+            "a deadline is edited, and kopf does not see it",
+            "resync finds no edits",
+            "DivisibleJob later is",
+        ),
+        (
+            "a pod goes while the leader's watches are silent and the history is forgotten",
+            "a list tells of no deletions",
+            "one: failed by Stalled",
+        ),
+        (
+            "a quota refuses pods while a job is asked for",
+            "a job is promised before the API server has tried its pod",
+            "refused: it has not ended",
+        ),
+        (
+            "a finished job has to go after the next takeover",
+            "a job that was put aside is not read late",
+            "done: it was deleted and is still there",
+        ),
+        (
+            "an application is held while a takeover takes long",
+            "an agent gives an application its CPU back when an answer is incomplete",
+            "solver got all its CPU at",
+        ),
+        (
+            "a job is asked for while its pool goes, and the pool comes again",
+            "a signal touches no job",
+            "DivisibleJob during is",
+        ),
     ],
 )
 def test_a_story_fails_without_its_mend(story, without, said, tmp_path):
