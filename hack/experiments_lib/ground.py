@@ -23,14 +23,12 @@ from punctual.labels import POOL_LABEL
 NAMESPACE = "punctual-experiments"
 POOLS = "experiments-.*"
 """Names of the pools."""
-IMAGE = "punctual-proteins"
 CPU = 0.1
 """Cores of a processor."""
 STARTUP = 5.0
 """Seconds that a chunk takes to start, as its job declares them."""
 SAFETY = 1.1
 """A unit costs more on a busy machine than alone."""
-EXAMPLE = ROOT / "examples/proteins"
 
 
 class Ground:
@@ -59,10 +57,7 @@ class Ground:
         base = testbed.own_image()
         self.image = base
         if programs_too:
-            self.image = f"{IMAGE}:{base.rpartition(':')[2]}"
-            self.say("Image: blastp and its data, on top of Punctual's")
-            docker("build", "--quiet", "--network=host", "-t", self.image, "--build-arg", f"BASE={base}", str(EXAMPLE))
-            testbed.command("hack/cluster", "load-image", self.image)
+            self.image = testbed.example_image("proteins", base, tag=base.rpartition(":")[2])
         # both workers must have the same CPU, so the operator runs on neither
         testbed.install(
             base,

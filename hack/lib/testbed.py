@@ -92,6 +92,16 @@ def own_image() -> str:
     return image
 
 
+def example_image(name: str, base: str, *, tag: str) -> str:
+    """Build the image of an example on top of ours, bring it to the nodes, return its name."""
+    image = f"punctual-{name}:{tag}"
+    print(f"  Image: {image}, on top of {base}", file=sys.stderr)
+    folder = str(ROOT / "examples" / name)
+    docker("build", "--quiet", "--network=host", "-t", image, "--build-arg", f"BASE={base}", folder)
+    command("hack/cluster", "load-image", image)
+    return image
+
+
 def given_image() -> str:
     """Return the image that was pushed where the cluster finds it."""
     if image := os.environ.get("PUNCTUAL_IMAGE"):
