@@ -92,6 +92,10 @@ class Ground:
 
     # nodes
 
+    def every_node(self) -> list[str]:
+        """Return all nodes of the cluster, also that of the control plane."""
+        return [node["metadata"]["name"] for node in self.kubectl.get("nodes")["items"]]
+
     def give(self, part: float) -> None:
         """Give all nodes a part of the CPU that they have while nothing disturbs them."""
         for node, cores in self._cores.items():

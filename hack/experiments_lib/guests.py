@@ -11,6 +11,7 @@ stay.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -24,7 +25,7 @@ from lib.testbed import Json
 
 from experiments_lib.ground import NAMESPACE, Ground
 from experiments_lib.host import PORT, SERVER, Client, ask
-from experiments_lib.pinned import Counters, Watched, limited, pinned
+from experiments_lib.pinned import CPU, Counters, Watched, limited, pinned
 from experiments_lib.samples import Spread
 
 T = TypeVar("T")
@@ -172,9 +173,9 @@ def run(ground: Ground, name: str, pairs: int) -> Iterator[Json]:
     """Run all pairs of an experiment; yield what is known: the ratios, the harvest, and how fast guests yield."""
     filling = FILLINGS[name]
     node = ground.nodes[0]
-    nodes = [one["metadata"]["name"] for one in ground.kubectl.get("nodes")["items"]]
+    rest = set(range(os.cpu_count() or 1)) - {CPU}
     with (
-        pinned({one: one == node for one in nodes}),
+        pinned({one: {CPU} if one == node else rest for one in ground.every_node()}, own=rest),
         limited(node, filling.memory),
         Watched(node) as watched,
     ):
