@@ -54,7 +54,7 @@ def run(ground: Ground, *, blocks: int, short: bool, seed: int = 1) -> Iterator[
     random = Random(seed)
     every = set(range(os.cpu_count() or 1))
     cpus = {node: {k} for k, node in enumerate(ground.nodes)}
-    image = testbed.example_image("mpi", ground.image, tag=ground.image.rpartition(":")[2])
+    image = testbed.example_image("mpi")
     with (
         pinned({node: cpus.get(node, every) for node in ground.every_node()}, own=every),
         preferred(ground.nodes),

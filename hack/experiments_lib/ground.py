@@ -57,7 +57,7 @@ class Ground:
         base = testbed.own_image()
         self.image = base
         if programs_too:
-            self.image = testbed.example_image("proteins", base, tag=base.rpartition(":")[2])
+            self.image = testbed.example_image("proteins", own=base, tag=base.rpartition(":")[2])
         # both workers must have the same CPU, so the operator runs on neither
         testbed.install(
             base,

@@ -92,9 +92,9 @@ def own_image() -> str:
     return image
 
 
-def example_image(name: str, base: str, *, tag: str) -> str:
-    """Build the image of an example on top of ours, bring it to the nodes, return its name."""
-    image = f"punctual-{name}:{tag}"
+def example_image(name: str, *, own: str = "", tag: str = "dev") -> str:
+    """Build the image of an example, bring it to the nodes, return its name. ``own``: on top of this image of ours."""
+    image, base = f"punctual-{name}:{tag}", own or command("hack/cluster", "base-image")
     print(f"  Image: {image}, on top of {base}", file=sys.stderr)
     folder = str(ROOT / "examples" / name)
     docker("build", "--quiet", "--network=host", "-t", image, "--build-arg", f"BASE={base}", folder)
