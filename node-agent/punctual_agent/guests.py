@@ -111,13 +111,13 @@ class GuestsAndHosts:
         """Return what was used since the last report. None: not known yet."""
         seconds, cores = self._seconds, self._cap.cores
         if seconds > 0.0:
-            used = self._hosts_used / seconds
+            used = min(self._hosts_used / seconds, cores)  # the node may have had more cores at an earlier look
             self._watch.see(seconds, used / cores)
             episode = self._watch.now
             self._reported = Hosts(
                 cores=cores,
                 used=used,
-                guests=self._guests_used / seconds,
+                guests=min(self._guests_used / seconds, cores),
                 busy=episode.busy,
                 age=episode.age,
                 mean=min(episode.use, 1.0) * cores,

@@ -720,5 +720,6 @@ def test_whatever_counters_say_and_pods_do_caps_fit_the_node_and_the_report_is_o
             assert {uid: guests.cap(uid, FLOOR) for uid in pods} == before or now == seconds
         report = guests.report()
         if report is not None:
-            assert 0.0 <= report.used <= max(one[2] for one in looks)
+            assert 0.0 <= report.used <= report.cores
+            assert 0.0 <= report.guests <= report.cores
             assert 0.0 <= report.mean <= report.cores
