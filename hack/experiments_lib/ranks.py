@@ -136,7 +136,7 @@ class Rank:
 
     def phase(self, period: float) -> Phase:
         """Find when its periods begin, on this machine's monotonic clock."""
-        search = Search.begin(time.monotonic(), period)
+        search = Search.begin(time.monotonic(), period, None)
         with self._reader() as read:
             while not search.ended:
                 _step(search, read)
