@@ -90,12 +90,27 @@ class Rates(RuleBasedStateMachine):
         self.step(RateApplied(self.rates[uid], record))
 
     @rule(uid=UIDS, nodes=st.lists(NODES, max_size=4), cpu=CORES, request=CORES, runs=st.booleans())
-    def select(self, uid, nodes, cpu, request, runs):
+    def select(self, *, uid, nodes, cpu, request, runs):
         pods = tuple(
             Member(f"{uid}{n}", f"{uid}{n}", node, cpu, request, runs, cores=HAS[node]) for n, node in enumerate(nodes)
         )
         self.members[uid] = pods
         self.step(MembersSeen(uid, pods))
+
+    @rule(
+        uid=UIDS,
+        part=st.floats(0.05, 0.7),
+        nodes=st.lists(NODES, min_size=1, max_size=3),
+        cpu=st.sampled_from((0.5, 1.0, 2.0)),
+        most=st.sampled_from((0.025, 0.05, 0.1, 0.2)),
+        place=st.none() | st.tuples(st.sampled_from((0.025, 0.05, 0.1)), st.sampled_from((0.0, 0.02, 0.05))),
+    )
+    def align(self, *, uid, part, nodes, cpu, most, place):
+        """Ask for what often fits, so that slices meet."""
+        record = Record(part, 10.0, part, *place[:1], part, offset=place[1]) if place else Record()
+        self.select(uid=uid, nodes=nodes, cpu=cpu, request=cpu, runs=True)
+        asked = {"epsilon": 0.03, "alone": 10.0, "aligned": True, "max_slice": 0.2}
+        self.ask(uid=uid, part=part, most=most, record=record, **asked)
 
     @rule(uid=UIDS)
     def delete(self, uid):
