@@ -577,11 +577,22 @@ def test_a_target_rate_shows_how_it_stands_and_keeps_its_pool(kubectl):
     query = 'solver:iterations_total{namespace="default",path=~"/a\\\\.{2}\\"}",job!=""}'
     assert rate.edit(iterations={"query": query}).returncode == 0
     assert rate.edit(iterations={"query": "n_total"}).returncode == 0
-    status = TargetRateStatus(epoch=1, target=0.4, rate=0.396, error="-0.4%", quota="424m", max_rate=0.5)
+    assert rate.read()["spec"]["coscheduling"] == "None"
+    assert rate.edit(coscheduling="Aligned").returncode == 0
+    status = TargetRateStatus(epoch=1, target=0.4, rate=0.396, error="-0.4%", quota="424m", max_rate=0.5,
+                              offset=0.025, skew=0.0003)  # fmt: skip
     assert rate.write_status(status).returncode == 0
     assert rate.row()[0].split() == ["NAME", "TARGET", "ACTUAL", "ERROR", "QUOTA", "AGE"]
     assert rate.row()[1].split()[:5] == ["columns", "40%", "39.6%", "-0.4%", "424m"]
+    assert {key: rate.read()["status"][key] for key in ("offset", "skew")} == {"offset": "25ms", "skew": "300us"}
     assert "epoch must not fall" in rate.write_status(TargetRateStatus(epoch=0)).stderr
+
+
+def test_a_pool_bounds_aligned_slices(kubectl):
+    pool = Object(kubectl, Pool, "slices")
+    assert pool.read()["spec"]["maxSlice"] == "50ms"
+    assert pool.edit(maxSlice="20ms").returncode == 0
+    assert "from 1ms to 1s" in pool.edit(maxSlice="1500ms").stderr
 
 
 def test_short_name_and_category(kubectl):

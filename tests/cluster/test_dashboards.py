@@ -10,6 +10,7 @@ import time
 
 import pytest
 from boards import draw
+from busy import deployment, target_rate
 from lib import prometheus
 from live import ROOT, SYSTEM, eventually, lend, ready
 from monitoring_lib.panels import CONTROL_PLANE, DASHBOARDS, DEADLINES, NODES, POOLS
@@ -49,6 +50,8 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
             await eventually(lambda: newest(scraped, "count(sum_over_time(up[1m]) >= 2)") == len(pods))
             before = {name: newest(scraped, f"sum({name})") for name in COUNTED}
             start = time.time()
+            await space.apply(deployment(cluster.image, selector(node), replicas=1, cpu=0.1))
+            await space.apply(target_rate("main", cpu=0.1, coscheduling="Aligned"))
             await reserve(client, space, "soon", begins := math.ceil(client.clock.now()) + AHEAD)
             await space.apply(space.manifest("inside", units=20, **QUICK, reservation="soon"))
             free_until = f'{names.FREE_UNTIL.name}{{pool="main"}}'
@@ -72,6 +75,9 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
             }
             await eventually(
                 lambda: all(newest(scraped, f"sum({name})") >= before[name] + more for name, more in COUNTED.items())
+            )
+            await eventually(
+                lambda: newest(scraped, f"count({names.RATE_SKEW.name}) and count({names.RATE_RATIO.name})")
             )
             ask = Asked(scraped, start, end := time.time() + SCRAPE)
             found = {board.name: {panel.title: ask(panel) for panel in board.panels} for board in DASHBOARDS}
@@ -100,6 +106,8 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
     assert 0 < highest(nodes["Share of periods in which a cap held chunks back"]) <= 1.05, "Prometheus extrapolates"
     assert highest(nodes["Pods and containers held back by their caps"]) > 0
     assert unmeasured or 0 < highest(nodes["CPU pressure"]) <= 1.05, "likewise"
+    assert 0 < highest(nodes["Rate and target"]) <= 1.05
+    assert highest(nodes["Largest error of the begin of slices"]) < 0.1, "less than a period"
     assert highest(found[CONTROL_PLANE.name]["Leader"]) == 1
 
 

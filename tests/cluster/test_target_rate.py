@@ -2,57 +2,10 @@
 
 import json
 
+from busy import LIMIT, deployment, target_rate
 from live import POOL, condition, container, eventually
 
 from punctual.kube.api.resources import PODS, TARGET_RATES
-
-BUSY = """
-import os, time
-
-done = 0
-while True:
-    end = time.process_time() + 0.02
-    while time.process_time() < end:
-        pass
-    done += 1
-    with open("/punctual/progress.tmp", "w") as file:
-        file.write(str(done))
-    os.replace("/punctual/progress.tmp", "/punctual/progress")
-"""
-"""Each iteration takes 20 ms of CPU."""
-LIMIT = 0.3
-"""CPU limit of a pod, cores: both pods get it also while other tests' pods run."""
-ALONE = LIMIT / 0.02
-"""Iterations a second of a pod alone."""
-
-
-def deployment(image, node_selector):
-    resources = {"requests": {"cpu": "150m", "memory": "32Mi"}, "limits": {"cpu": "300m"}}
-    main = {
-        "name": "main",
-        "image": image,
-        "command": ["python3", "-c", BUSY],
-        "resources": resources,
-        "volumeMounts": [{"name": "punctual", "mountPath": "/punctual"}],
-    }
-    spec = {
-        "containers": [main],
-        "volumes": [{"name": "punctual", "emptyDir": {}}],
-        "nodeSelector": node_selector,
-        "tolerations": [{"operator": "Exists"}],
-        "terminationGracePeriodSeconds": 0,
-    }
-    labels = {"app": "busy"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "busy"},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
 
 
 async def test_busy_pods_are_held_at_a_rate_at_another_one_and_let_go(cluster, client, space):
@@ -65,15 +18,7 @@ async def test_busy_pods_are_held_at_a_rate_at_another_one_and_let_go(cluster, c
     before = {pod["metadata"]["uid"]: cluster.caps(pod) for pod in found}
     assert all(limit(pod, before[pod["metadata"]["uid"]]) == LIMIT for pod in found)
 
-    spec = {
-        "pool": POOL,
-        "selector": {"matchLabels": {"app": "busy"}},
-        "rate": "40%",
-        "maxRate": f"{ALONE:g}/s",
-        "epsilon": "5%",
-    }
-    meta = {"name": "busy", "namespace": space.namespace}
-    await space.apply({"apiVersion": TARGET_RATES.version, "kind": "TargetRate", "metadata": meta, "spec": spec})
+    await space.apply(target_rate(POOL))
 
     async def on_target(target):
         path = TARGET_RATES.path(namespace=space.namespace, name="busy")
