@@ -189,7 +189,8 @@ class Search:
                 self._anew(reading)
         else:
             spacing = (self.high - self.low + 2 * MARGIN) / READS
-            self.next = min(max(self.next + spacing, reading.after), self.high + MARGIN)
+            passed = floor((reading.after - self.next) / spacing)
+            self.next = min(self.next + (passed + 1) * spacing, self.high + MARGIN)
 
     def _narrow(self, last: Reading, reading: Reading) -> None:
         """Note that the timer has fired between two readings."""
