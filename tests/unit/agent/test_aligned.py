@@ -24,6 +24,19 @@ HIGHEST = {"v1": 262_144, "v2": 10_000}
 USUAL = {"v1": 1_024, "v2": 100}
 
 
+def new(tree, state, now=0.0):
+    return Agent(
+        node="n1",
+        hierarchy=tree.hierarchy(),
+        pods_root=str(tree.pods),
+        state=state,
+        metrics=AgentMetrics(),
+        now=now,
+        lease=5.0,
+        patience=60.0,
+    )
+
+
 @pytest.fixture
 def start(tree, tmp_path):
     made = []
@@ -32,20 +45,9 @@ def start(tree, tmp_path):
         """An agent of a new pod of its own, or of one that was there; the one before is killed."""
         if made and end:
             made[-1]._lock.release()
-        (tmp_path / pod).mkdir(exist_ok=True)
-        (tmp_path / "node").mkdir(exist_ok=True)
-        made.append(
-            Agent(
-                node="n1",
-                hierarchy=tree.hierarchy(),
-                pods_root=str(tree.pods),
-                state=State(tmp_path / pod, tmp_path / "node"),
-                metrics=AgentMetrics(),
-                now=now,
-                lease=5.0,
-                patience=60.0,
-            )  # fmt: skip
-        )
+        for folder in (pod, "node"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        made.append(new(tree, State(tmp_path / pod, tmp_path / "node"), now))
         return made[-1]
 
     yield start
@@ -201,7 +203,7 @@ def test_a_grid_is_followed_by_this_nodes_clock_while_the_leaders_is_known_well_
     agent = start()
     heard(agent, 10.0, begins=1010.25)
     agent.tick(11.0)
-    assert [one.path for one in targets(agent)][0] == str(capped(tree, pod))
+    assert targets(agent)[0].path == str(capped(tree, pod))
     assert targets(agent)[0].begins == pytest.approx(10.25)
     assert 0.0005 <= targets(agent)[0].bound < 0.001
     assert agent.tick(12.0).host.clock.bound < 0.001
@@ -281,10 +283,7 @@ def test_a_fault_of_the_thread_reaches_the_main_thread(tree, start, monkeypatch)
 
 def test_the_thread_searches_at_most_four_folders_at_a_time_and_ends_when_told(make_tree, tmp_path):
     tree = make_tree()
-    agent = Agent(
-        node="n1", hierarchy=tree.hierarchy(), pods_root=str(tree.pods), state=State(tmp_path), metrics=AgentMetrics(),
-        now=0.0, lease=5.0, patience=60.0,
-    )  # fmt: skip
+    agent = new(tree, State(tmp_path))
     uids = [f"{A[:-2]}{n:02}" for n in range(9)]
     pods = [tree.pod(uid, quota=90_000) for uid in uids]
     order = ApplicationOrder(grid=GridOrder(slice=0.03))
