@@ -50,8 +50,10 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
             await eventually(lambda: newest(scraped, "count(sum_over_time(up[1m]) >= 2)") == len(pods))
             before = {name: newest(scraped, f"sum({name})") for name in COUNTED}
             start = time.time()
-            await space.apply(deployment(cluster.image, selector(node), replicas=1, cpu=0.1))
-            await space.apply(target_rate("main", cpu=0.1, coscheduling="Aligned"))
+            await space.apply(
+                deployment(cluster.image, {"kubernetes.io/hostname": node}, replicas=1, cpu=0.1),
+                target_rate("main", cpu=0.1, coscheduling="Aligned"),
+            )
             await reserve(client, space, "soon", begins := math.ceil(client.clock.now()) + AHEAD)
             await space.apply(space.manifest("inside", units=20, **QUICK, reservation="soon"))
             free_until = f'{names.FREE_UNTIL.name}{{pool="main"}}'

@@ -1,10 +1,10 @@
 """What is known of target rates."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from punctual.kube import api
 from punctual.kube.api.resources import TARGET_RATES
-from punctual.kube.cluster.client import Json
 from punctual.kube.known.store import Body, Described, InTerm, Store, StoreListener, asked_in
 from punctual.rates.model import UNRECORDED, Record
 
@@ -15,7 +15,7 @@ class RateInTerm(InTerm):
 
     record: Record = UNRECORDED
     """What an earlier leader has left in its status."""
-    status: Json = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict)
     """Its status, as the API server takes it."""
 
 
