@@ -332,6 +332,7 @@ class PhaseControl:
     late: bool = field(init=False, default=False)
     """The readings of the last look came too late."""
     count: int = field(init=False, default=0)
+    """The last reading."""
 
     def __post_init__(self) -> None:
         self.period = self.grid.period
@@ -345,7 +346,7 @@ class PhaseControl:
 
     @property
     def on_grid(self) -> bool:
-        """Whether nothing is known against it: the phase itself is known to FINE, or to its half."""
+        """Whether it is on the grid as far as is known. What is known to FINE is then surely within the tolerance."""
         if self.error is None or self.phase is None:
             return True
         return abs(self.error) <= max(self.tolerance - FINE, self.phase.half)
@@ -403,7 +404,7 @@ class PhaseControl:
         if phase is None or phase.half > FINE or self.late:
             self.late = False
             return Search.begin(now, period, phase)
-        margin = max(self.tolerance, phase.half + MARGIN)
+        margin = min(max(self.tolerance, phase.half + MARGIN), period / 8)
         return Look(period, phase.firing(period, now + margin), phase.half, margin)
 
     def _write(self, now: float, move: Move) -> Write:

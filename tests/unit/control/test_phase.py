@@ -117,6 +117,13 @@ def test_an_uncertain_clock_moves_nothing_that_may_be_on_the_grid(wobbles, seed)
     assert one.writes == []
 
 
+def test_a_clock_that_is_hardly_known_does_not_keep_the_phase_from_being_looked_at():
+    one = agent(begins=None, bound=0.3)
+    one.run(60.0)
+    assert one.control.phase.seen > 45.0
+    assert one.control.phase.half <= 0.0001
+
+
 @given(st.floats(-0.5, 0.5), st.sampled_from([0.002, 0.02, 0.1, 0.8, 1.0]), st.floats(0.05, 4.0))
 def test_a_move_keeps_the_share_within_the_limits_of_the_kernel(part, period, cores):
     error = part * period
@@ -197,7 +204,7 @@ def test_a_timer_that_never_ran_is_searched_again_much_later():
     assert abs(one.error) <= TOLERANCE
 
 
-@given(PARTS, st.sampled_from([0.02, 0.1, 0.2]), SEEDS)
+@given(st.floats(0.05, 0.95), st.sampled_from([0.02, 0.1, 0.2]), SEEDS)
 def test_a_period_that_the_kernel_doubles_moves_nothing(part, period, seed):
     one = steered(part=part, period=period, seed=seed)
     writes = len(one.writes)
@@ -271,7 +278,7 @@ def test_an_agent_that_wakes_late_moves_nothing_that_is_on_the_grid(seed, late):
     one = agent(part=0.0, seed=seed, late=late)
     one.run(200.0)
     assert one.control.failed == 0
-    assert all(abs(one.timer.error(one.control.grid)) <= TOLERANCE for _ in one.moves) or not one.moves
+    assert one.writes == []
 
 
 @given(SEEDS, PARTS, st.floats(0.0005, 0.004))
