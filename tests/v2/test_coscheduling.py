@@ -1,8 +1,8 @@
 """What aligned slices are worth: two ranks that wait for each other by spinning, each on a CPU with a busy neighbour.
 
-Runs under pytest on this machine's hierarchy, v1 or v2, and as a plain script (standard library only) in the virtual
-machine of ``test_vm.py``, which has v2. Needs root, two CPUs and a hierarchy that it may make folders in; else skipped,
-saying so.
+Runs on this machine's hierarchy, v1 or v2. It does not run in the virtual machine of ``test_vm.py``: emulated CPUs are
+threads that wait for each other. Needs root, two CPUs and a hierarchy that it may make folders in; else skipped, saying
+so.
 """
 
 import os
@@ -83,7 +83,3 @@ class CoschedulingTest(unittest.TestCase):
             assert len(gains) < BLOCKS.stop, gains
             runs = {apart: self.rate(apart=apart) for apart in ((0.0, 0.05), (0.05, 0.0))[len(gains) % 2]}
             gains.append(runs[0.0] / max(runs[0.05], 1e-9))
-
-
-if __name__ == "__main__":
-    unittest.main(verbosity=2)

@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 TOP = HERE.parent.parent
-SCRIPTS = [HERE / f"test_{name}.py" for name in ("actuator", "phases", "coscheduling")]
+SCRIPTS = [HERE / f"test_{name}.py" for name in ("actuator", "phases")]
 PACKAGES = ("node-agent/punctual_agent", "operator/punctual", "tests/support/real_node")
 
 pytestmark = [
