@@ -8,6 +8,8 @@ from chaos_lib.jobs import Wish
 from edge.plan import OURS, POOL, SPACE, Act, Plan
 
 NODES = {"n1": "1", "n2": "1"}
+SLOW = {"spec": {"containers": [{"name": "main", "image": "work:1.0"}]}}
+"""Pods that need twice the time that the job names."""
 
 
 def _plan(*acts, compared=False):
@@ -167,6 +169,10 @@ STORIES = {
         Act(30, "remake", "profiles/costs"),
         _job(60, "second", units=40, cost=None, profile="costs"),
         Act(65, "kill", "leader", 5),
+    ),
+    "a worker is slow, and stops early where it is asked to": _plan(
+        _job(5, "slow", units=40, most=2, deadline=60, template=SLOW, reduce=True),
+        _job(6, "short", units=8),
     ),
     "a leader goes just when a guest has ended": _plan(
         _job(5, "guest", units=20, **{"class": "Guest"}),

@@ -87,6 +87,11 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
             "solver got all its CPU at",
         ),
         (
+            "a worker is slow, and stops early where it is asked to",
+            "an agent does not say which end a worker honours",
+            "slow: promise not kept",
+        ),
+        (
             "a job is asked for while its pool goes, and the pool comes again",
             "a signal touches no job",
             "DivisibleJob during is",
