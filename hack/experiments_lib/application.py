@@ -50,6 +50,8 @@ with open("/punctual/waits", "w", buffering=1) as file:
         file.write(f"{{time.monotonic():.6f}} {{time.monotonic() - due:.6f}}\\n")
 """
 """Writes the time of each answer, and the seconds since it was asked for."""
+LONGEST = 5400
+"""Seconds after which the nodes' own work ends."""
 BUSY = ["sh", "-c", "while :; do :; done"]
 
 
@@ -133,6 +135,7 @@ class Application:
         for one, node in zip(names, self.nodes, strict=True):
             body = self._ground.pod(one, node.name, command)
             body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "20m"}}
+            body["spec"]["activeDeadlineSeconds"] = LONGEST  # also if the experiment is killed
             self._ground.create(body)
 
         def running() -> list[Json] | None:

@@ -56,8 +56,8 @@ def run(ground: Ground, *, blocks: int, short: bool, seed: int = 1) -> Iterator[
     cpus = {node: {k} for k, node in enumerate(ground.nodes)}
     image = testbed.example_image("mpi")
     with (
-        pinned({node: cpus.get(node, every) for node in ground.every_node()}, own=every),
         preferred(ground.nodes),
+        pinned({node: cpus.get(node, every) for node in ground.every_node()}, own=every),
     ):
         ground.pool(POOL, *ground.nodes, maxSlice=LONG)
         experiment = Experiment(ground, Application(ground, image), random)

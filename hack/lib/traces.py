@@ -77,16 +77,21 @@ def _cgroups() -> list[Path]:
     return [path for path in (root / CGROUP, *root.glob(f"*/{CGROUP}")) if path.is_dir()]
 
 
-def favour() -> None:
+FAVOURED: int = 100
+"""Weight of all our containers together, in that of a process outside of any group."""
+
+
+def favour(times: int = FAVOURED) -> None:
     """Give our containers the CPU before all else on this machine: nodes are to have what they advertise.
 
     A process outside of any group weighs as much as all our nodes together otherwise; a busy machine's pods would miss
-    deadlines for want of CPU that Kubernetes believes to be theirs. Quotas keep the workers from taking more.
+    deadlines for want of CPU that Kubernetes believes to be theirs. Quotas keep the workers from taking more. Where a
+    node has no quota, the machine would stand still beside a busy pod: then they get less weight.
     """
     for folder in _cgroups():
-        for name, most in (("cpu.shares", 102400), ("cpu.weight", 10000)):  # v1, v2: a hundred times the usual
+        for name, usual in (("cpu.shares", 1024), ("cpu.weight", 100)):  # v1, v2
             if (folder / name).exists():
-                (folder / name).write_text(str(most))
+                (folder / name).write_text(str(times * usual))
 
 
 def _cgroups_removed() -> bool:
