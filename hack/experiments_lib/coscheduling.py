@@ -22,7 +22,7 @@ from lib.testbed import SYSTEM, Json
 
 from experiments_lib.application import NAME, PERIOD, POOL, SHARE, Application, Program, run_of, target
 from experiments_lib.ground import NAMESPACE, Ground
-from experiments_lib.pinned import pinned, preferred
+from experiments_lib.pinned import modest, pinned
 from punctual.control.phase import wrap
 from punctual_agent.cgroup import Cap
 
@@ -56,7 +56,7 @@ def run(ground: Ground, *, blocks: int, short: bool, seed: int = 1) -> Iterator[
     cpus = {node: {k} for k, node in enumerate(ground.nodes)}
     image = testbed.example_image("mpi")
     with (
-        preferred(ground.nodes),
+        modest(ground.nodes),
         pinned({node: cpus.get(node, every) for node in ground.every_node()}, own=every),
     ):
         ground.pool(POOL, *ground.nodes, maxSlice=LONG)

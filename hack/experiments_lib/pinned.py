@@ -23,9 +23,9 @@ from punctual_agent.memory import node_memory
 
 CPU = 0
 """The CPU of the machine that a node with guests has. All others are for the other nodes and for this program."""
-PREFERRED = 4096
-"""The weight of nodes that go first; a container has 1024."""
-EVEN = 4
+MODEST = 128
+"""The weight of nodes that go last; the control plane has 1024."""
+EVEN = 2
 """Weight of all our containers together meanwhile, in that of a process outside of any group."""
 EVERY = 0.02
 """Seconds between two samples of caps."""
@@ -66,18 +66,18 @@ def pinned(cpus: Mapping[str, Collection[int]], *, own: Collection[int]) -> Iter
 
 
 @contextlib.contextmanager
-def preferred(nodes: Collection[str]) -> Iterator[None]:
-    """Let busy nodes without a quota have CPUs before the control plane, and all our containers not for themselves.
+def modest(nodes: Collection[str]) -> Iterator[None]:
+    """Let nodes that are busy without a quota leave the control plane, this program and the machine their CPU.
 
-    DANGER: our containers usually outweigh all else a hundred times, which is harmless while nodes have quotas. This
-    program goes before them: it writes at exact moments.
+    DANGER: our containers usually outweigh all else a hundred times, which is harmless while nodes have quotas. A low
+    weight is not harmless either: the control plane wakes up often, and would wait for some 30 ms each time.
     """
     before = os.getpriority(os.PRIO_PROCESS, 0)
     try:
         traces.favour(EVEN)
         os.setpriority(os.PRIO_PROCESS, 0, -15)
         for node in nodes:
-            docker("update", "--cpu-shares", str(PREFERRED), node)
+            docker("update", "--cpu-shares", str(MODEST), node)
         yield
     finally:
         for node in nodes:
