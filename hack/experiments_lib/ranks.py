@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from punctual_agent.cgroup import Cap, Hierarchy
 RAISED = {"v1": ("cpu.shares", 262_144), "v2": ("cpu.weight", 10_000)}
 """The file with a folder's weight, and the weight of an aligned pod."""
 TRIES = 8
-"""Moves until a phase is where it is to be."""
+"""Searches until a phase is found, and moves until it is where it is to be."""
 LATE = 0.02
 """Seconds after the begin of a period in which a rank is watched."""
 
@@ -57,6 +57,13 @@ class Node:
     def cpu(self, pod: Json) -> float:
         """Return the CPU seconds that a pod has used."""
         return self.hierarchy.use(self.folder(pod), ()).cpu
+
+    def signal(self, pod: Json, number: int) -> None:
+        """Send a signal to all processes of a pod."""
+        for container in self.hierarchy.containers(self.folder(pod)):
+            for process in Path(container, "cgroup.procs").read_text().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), number)
 
     def volume(self, pod: Json) -> Path:
         """Return the pod's volume `punctual`."""
@@ -136,13 +143,14 @@ class Rank:
 
     def phase(self, period: float) -> Phase:
         """Find when its periods begin, on this machine's monotonic clock."""
-        search = Search.begin(time.monotonic(), period, None)
         with self._reader() as read:
-            while not search.ended:
-                _step(search, read)
-        if search.phase is None:
-            raise PunctualError(f"the period timer of {self.pod['metadata']['name']} stands still")
-        return search.phase
+            for _ in range(TRIES):
+                search = Search.begin(time.monotonic(), period, None)
+                while not search.ended:
+                    _step(search, read)
+                if search.phase is not None:
+                    return search.phase
+        raise PunctualError(f"the period timer of {self.pod['metadata']['name']} stands still")
 
     def steer(self, cap: Cap, begins: float) -> float:
         """Move its phase until its periods begin at a moment; return the error that is left, s."""
