@@ -33,14 +33,18 @@ PROGRAMS = (
     Program("MPICH", 2.0),
 )
 SHORT = (Program("spin", 1.0), Program("block", 1.0), Program("Open MPI", 2.0))
+FEW = 3
+"""Blocks of a short run."""
 SWEPT = (Program("spin", 1.0), Program("spin", 5.0))
 ARMS = ("aligned", "uncoordinated", "apart", "none")
 RUN, SETTLE = 2.5, 0.5
 """Seconds of a run, and before it."""
 APART = 10
 """Phase differences of a sweep over a period."""
-LONG, SLICES = "60ms", {"50 ms": 0.1, "12.5 ms": 0.025}
-"""The pool's longest slice, above all that is used; slices for the interactive program, with their periods."""
+LONG = "100ms"
+"""The pool's longest slice: no arm is to be held back by it."""
+SLICES = {"50 ms": 0.1, "12.5 ms": 0.025}
+"""Slices beside the interactive program, with their periods."""
 SHOWN = 0.4
 """Seconds that the picture of slices shows."""
 BEFORE, AFTER = 20.0, 60.0
@@ -62,7 +66,8 @@ def run(ground: Ground, *, blocks: int, short: bool, seed: int = 1) -> Iterator[
         ground.pool(POOL, *ground.nodes, maxSlice=LONG)
         experiment = Experiment(ground, Application(ground, image), random)
         experiment.application.begin()
-        told: Json = {"blocks": blocks, "run": RUN, "share": SHARE, "period": PERIOD, "programs": {}}
+        blocks = min(blocks, FEW) if short else blocks
+        told: Json = {"blocks": blocks, "short": short, "run": RUN, "share": SHARE, "period": PERIOD, "programs": {}}
         for program in SHORT if short else PROGRAMS:
             ground.say(program.key)
             told["programs"][program.key] = experiment.arms(program, blocks)
@@ -213,13 +218,19 @@ class Experiment:
         return run_of(program, before, self.application.counters())
 
     def _seen(self) -> Json:
-        """Return the difference of the phases, and how late ranks start in some periods, both in ms."""
-        phases = [rank.phase(PERIOD) for rank in self.application.ranks]
+        """Return the difference of the phases, and how late ranks start in some periods, both in ms.
+
+        With them what Punctual says itself: the pair, and its skew.
+        """
+        status = self._status()
+        period = float(status["period"])
+        phases = [rank.phase(period) for rank in self.application.ranks]
         starts = []
         for rank, phase in zip(self.application.ranks, phases, strict=True):
-            starts += [rank.start(phase.firing(PERIOD, time.monotonic() + 0.02)) for _ in range(3)]
+            starts += [rank.start(phase.firing(period, time.monotonic() + 0.02)) for _ in range(3)]
         return {
-            "skew": round(1000 * wrap(phases[1].at - phases[0].at, PERIOD), 3),
+            "status": {name: status.get(name) for name in ("period", "quota", "offset", "skew")},
+            "skew": round(1000 * wrap(phases[1].at - phases[0].at, period), 3),
             "half": round(1000 * sum(phase.half for phase in phases), 3),
             "starts": [round(1000 * one, 2) for one in starts if one is not None],
         }

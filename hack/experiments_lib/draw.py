@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from lib.testbed import ROOT, Json
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 from figures.draw import COLOURS, sheet
+
+ARMS = {"aligned": COLOURS[0], "uncoordinated": COLOURS[1], "apart": "#b07aa1", "none": "#888888"}
+"""The colours of the arms of aligned slices."""
 
 
 def steps(found: Json, path: Path) -> None:
@@ -128,6 +131,44 @@ def guests(found: Json, path: Path) -> None:
             axis.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
             axis.minorticks_off()
     axes[0, 0].set_ylabel("over alone")
+    _save(figure, path)
+
+
+def coscheduling(found: Json, path: Path) -> None:
+    """Draw the rates of all arms, and beside them the slices of both ranks on a time line."""
+    programs = found["programs"]
+    figure, axes = sheet(1, 1, width=7.5, height=3.0)
+    axis = axes[0, 0]
+    arms = list(ARMS)
+    for at, one in enumerate(programs.values()):
+        for k, arm in enumerate(arms):
+            rates = [block[arm]["rate"] for block in one["runs"]]
+            spot = at + 0.18 * (k - (len(arms) - 1) / 2)
+            axis.plot([spot] * len(rates), rates, "o", color=ARMS[arm], markersize=3, alpha=0.4, markeredgewidth=0)
+            axis.plot([spot - 0.07, spot + 0.07], 2 * [median(rates)], color=ARMS[arm], linewidth=2)
+    axis.set_xticks(range(len(programs)), [name.replace(", ", "\n") for name in programs])
+    for arm in arms:
+        axis.plot([], [], color=ARMS[arm], linewidth=2, label=arm)
+    axis.axhline(found["share"], color="#999999", linewidth=0.8)
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("rate, of that alone on a CPU")
+    axis.legend(ncol=len(arms), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    _save(figure, path)
+    for one in programs.values():
+        if "slices" in one:
+            slices(one["slices"], path.with_name(f"{path.stem}-slices.svg"))
+
+
+def slices(found: dict[str, list[list[list[float]]]], path: Path) -> None:
+    """Draw when each rank runs."""
+    figure, axes = sheet(len(found), 1, width=7.5, height=1.0)
+    for axis, (arm, ranks) in zip(axes[:, 0], found.items(), strict=True):
+        for k, spans in enumerate(ranks):
+            axis.broken_barh([(a, b - a) for a, b in spans], (-k - 0.35, 0.7), color=ARMS[arm], linewidth=0)
+        axis.set_yticks([-k for k in range(len(ranks))], [f"node {k + 1}" for k in range(len(ranks))])
+        axis.set_title(arm, fontsize=9, loc="left")
+        axis.grid(visible=False, axis="y")
+    axes[-1, 0].set_xlabel("ms")
     _save(figure, path)
 
 

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from lib.testbed import ROOT, Json
 
-from experiments_lib import draw
+from experiments_lib import aligned, draw
 from experiments_lib.ground import Ground
 from punctual.errors import PunctualError
 
@@ -183,6 +183,49 @@ def moves(found: Json) -> Iterator[str]:
     yield f"`hack/experiments moves {words}`, at {found['commit']}."
 
 
+def coscheduling(found: Json) -> Iterator[str]:
+    """Yield the tables of aligned slices, and what was to be shown."""
+    yield "![Rates of all arms, for each program](experiments/coscheduling.svg)"
+    yield ""
+    if any("slices" in one for one in found["programs"].values()):
+        yield "![When both ranks run, without and with alignment](experiments/coscheduling-slices.svg)"
+        yield ""
+    yield "| program | aligned | uncoordinated | apart | none | ÷ uncoordinated | ÷ apart | ÷ none |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, one in found["programs"].items():
+        rates = " | ".join(f"{_of(one, arm, 'rate'):.3f}" for arm in draw.ARMS)
+        ratios = " | ".join(_quartiles(ratio) for ratio in one["ratios"].values())
+        yield f"| {name} | {rates} | {ratios} |"
+    yield ""
+    yield "CPU of a node's own work and of its agent, and of all else on the machine, cores, medians:"
+    yield ""
+    yield "| program | own work: aligned | uncoordinated | apart | none | agent: aligned | uncoordinated | all else |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, one in found["programs"].items():
+        local = " | ".join(f"{_of(one, arm, 'local'):.3f}" for arm in draw.ARMS)
+        agent = " | ".join(f"{_of(one, arm, 'agent'):.4f}" for arm in ("aligned", "uncoordinated"))
+        other = [block[arm]["other"] for block in one["runs"] for arm in draw.ARMS]
+        yield f"| {name} | {local} | {agent} | {median(other):.2f} ({min(other):.2f} to {max(other):.2f}) |"
+    yield ""
+    yield "| | what | measured | accepted | |"
+    yield "|---|---|---|---|---|"
+    for number, what, value, least, most, digits in aligned.figures(found):
+        bounds = FEW.join("" if bound is None else f"{bound:g}" for bound in (least, most))
+        holds = (least is None or value >= least) and (most is None or value <= most)
+        yield f"| {number} | {what} | {value:.{digits}f} | {bounds} | {'yes' if holds else 'no'} |"
+    yield ""
+    short = " --short" if found["short"] else f" --blocks {found['blocks']}"
+    yield f"`hack/experiments coscheduling{short}`, at {found['commit']}."
+
+
+def _of(one: Json, arm: str, what: str) -> float:
+    return float(median(block[arm][what] for block in one["runs"]))
+
+
+def _quartiles(ratio: Json) -> str:
+    return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
 def _harvest(one: Json) -> float:
     """Return the part of what was left that guests used in the median run with them."""
     return float(median(used / left for running, _, used, left, *_ in one["runs"] if running))
@@ -230,5 +273,6 @@ PARTS: dict[str, tuple[Callable[[Json], Iterator[str]], Callable[..., None]]] = 
     "guests-memory": (guests, draw.nothing),
     "guests-disk": (guests, draw.nothing),
     "moves": (moves, draw.nothing),
+    "coscheduling": (coscheduling, draw.coscheduling),
 }
 """By experiment: its table and its picture."""

@@ -18,7 +18,7 @@ from lib import testbed
 from lib.machine import docker
 from lib.testbed import Json
 
-from punctual.control.phase import TOLERANCE, Move, Phase, Read, Reading, Search, Wait, change, wrap
+from punctual.control.phase import Move, Phase, Read, Reading, Search, Wait, change, wrap
 from punctual.errors import PunctualError
 from punctual_agent.cgroup import Cap, Hierarchy
 
@@ -26,6 +26,8 @@ RAISED = {"v1": ("cpu.shares", 262_144), "v2": ("cpu.weight", 10_000)}
 """The file with a folder's weight, and the weight of an aligned pod."""
 TRIES = 8
 """Searches until a phase is found, and moves until it is where it is to be."""
+NEAR = 0.002
+"""Seconds by which a phase may be off: the arms are half a period apart, or at random."""
 LATE = 0.02
 """Seconds after the begin of a period in which a rank is watched."""
 
@@ -159,7 +161,7 @@ class Rank:
             phase = self.phase(period)
             error = wrap(phase.at - begins, period)
             d = change(error, period, cap.share)
-            if abs(error) <= TOLERANCE or d is None:
+            if abs(error) <= NEAR or d is None:
                 return error
             self._move(cap, Move(period, d, phase.firing(period, time.monotonic() + period / 2)))
         raise PunctualError(f"the phase of {self.pod['metadata']['name']} cannot be moved")

@@ -230,6 +230,18 @@ def test_a_manifest_is_a_job_that_runs_what_is_there(name):
         assert (EXAMPLES / program.removeprefix("/opt/punctual/examples/")).is_file()
 
 
+def test_the_parallel_program_is_two_guaranteed_pods_that_are_aligned():
+    from punctual.kube.api import TargetRate, parse
+
+    target, service, ranks = yaml.safe_load_all((EXAMPLES / "mpi" / "mpi.yaml").read_text())
+    spec, template = parse(TargetRate, target).spec, ranks["spec"]["template"]
+    assert (spec.coscheduling, ranks["spec"]["replicas"]) == ("Aligned", 2)
+    assert spec.selector.match_labels == service["spec"]["selector"] == template["metadata"]["labels"]
+    (container,) = template["spec"]["containers"]
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert service["metadata"]["name"] == ranks["spec"]["serviceName"]
+
+
 def test_the_pool_is_one():
     from punctual.kube.api import Pool, parse
 
