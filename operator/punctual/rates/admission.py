@@ -15,7 +15,7 @@ from punctual import reasons
 from punctual.control.rate import MOST, QUOTA, Overcommitted, RateDemand, admit
 from punctual.rates.application import LONGEST, Application
 from punctual.rates.model import Place
-from punctual.rates.slots import Slot, Slots, allowed, length
+from punctual.rates.slots import Slot, Slots, allowed
 
 Refusal = tuple[str, str]
 
@@ -66,14 +66,15 @@ class _Room:
     def _place(self, app: Application, demand: RateDemand, period: int, ceilings: dict[str, float]) -> Refusal | None:
         """Give an application a slot; None: it has one now."""
         nodes, rate = self.slots.nodes, demand.rate
-        cores = {node: min(cpu, nodes.get(node, cpu)) for node, cpu in demand.cpus.items()}
-        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / period)
-        slot, kept = Slot(period, cores, rate, most), _micros(app.place.offset) if app.place else None
+        cores = {node: min(cpus, nodes.get(node, cpus)) for node, cpus in app.cpus.items()}
+        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / (app.run * period))
+        slot = Slot(period, cores, rate, most, app.run)
+        kept = _micros(app.place.offset) if app.place else None
         clash = self.slots.place(demand.name, slot, kept=kept, ceilings=ceilings)
         if clash is None:
             return None
         text = (
-            f"its slice of {length(rate, period) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place: at "
+            f"its slice of {slot.length(rate) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place: at "
             f"{clash.at / 1e3:.6g} ms of the grid, {nodes[clash.node]:.6g} CPU of node {clash.node} are too few for it "
             f"beside {clash.other}: lower one of the two rates, or use other nodes"
         )
@@ -167,11 +168,12 @@ def _period(app: Application) -> int | Refusal:
             f"from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
-    if fits := [period for period in periods if target * period <= longest * (1 + 1e-9)]:
+    if fits := [period for period in periods if target * app.run * period <= longest * (1 + 1e-9)]:
         return max(fits)
+    whole = app.run * periods[0]
     text = (
-        f"spec.rate: its slice would be {target * periods[0] / 1e3:.6g} ms of each {periods[0] / 1e3:.6g} ms, and "
-        f"maxSlice of its pool is {longest / 1e3:.6g} ms: ask for {floor(1e4 * longest / periods[0]) / 100:.6g}% at "
+        f"spec.rate: its slice would be {target * whole / 1e3:.6g} ms of each {periods[0] / 1e3:.6g} ms, and "
+        f"maxSlice of its pool is {longest / 1e3:.6g} ms: ask for {floor(1e4 * longest / whole) / 100:.6g}% at "
         "most, or allow a shorter spec.period.min"
     )
     return reasons.SLICE_TOO_LONG, text

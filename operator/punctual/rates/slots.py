@@ -24,16 +24,22 @@ _TINY: Final = 1e-6
 class Slot(NamedTuple):
     """Where an application has its slices: at ``offset`` of each ``period``.
 
-    cores   by node, what it uses in a slice, and no more than the node has
-    least   the share of the period that its target takes
+    cores   by node, the CPUs that it runs on in a slice, and no more than the node has
+    least   the share of its CPU that its target takes
     most    the share that its law may use, if its nodes have it to spare
+    run     the part of a period for which it runs if it has all its CPU: half a CPU is a whole one for half the time
     """
 
     period: int
     cores: Mapping[str, float]
     least: float
     most: float
+    run: float = 1.0
     offset: int = 0
+
+    def length(self, share: float) -> int:
+        """Return for how long it runs in each period with a share of its CPU."""
+        return min(ceil(share * self.run * self.period - _TINY), self.period)
 
 
 class Clash(NamedTuple):
@@ -51,11 +57,6 @@ class _Busy(NamedTuple):
     end: int
     node: str
     at: int
-
-
-def length(share: float, period: int) -> int:
-    """Return the slice that gives a share of a period."""
-    return min(ceil(share * period - _TINY), period)
 
 
 @dataclass(slots=True)
@@ -97,7 +98,7 @@ class Slots:
             others = {other: there for other, there in self.placed.items() if other != name}
             room = _room(self._busy(slot, others, slices), slot.offset, slot.period)
             slices[name] = max(slices[name], min(wide[name], room))
-        return {name: slices[name] / slot.period for name, slot in self.placed.items()}
+        return {name: slices[name] / (slot.run * slot.period) for name, slot in self.placed.items()}
 
     def _busy(self, asked: Slot, others: Mapping[str, Slot], slices: Mapping[str, int]) -> list[_Busy]:
         """Return the parts of a period in which a node of the one that asks lacks cores for it."""
@@ -126,12 +127,12 @@ class Slots:
 
 def _narrow(slots: Mapping[str, Slot]) -> dict[str, int]:
     """Return the slices that the targets take."""
-    return {name: length(slot.least, slot.period) for name, slot in slots.items()}
+    return {name: slot.length(slot.least) for name, slot in slots.items()}
 
 
 def _wide(slots: Mapping[str, Slot], ceilings: Mapping[str, float]) -> dict[str, int]:
     """Return the slices that the laws may use."""
-    return {name: length(max(slot.least, min(slot.most, ceilings[name])), slot.period) for name, slot in slots.items()}
+    return {name: slot.length(max(slot.least, min(slot.most, ceilings[name]))) for name, slot in slots.items()}
 
 
 def _room(busy: list[_Busy], offset: int, period: int) -> int:

@@ -126,6 +126,10 @@ SLICES = {
         [aligned("a", 0.4, pod("p")), aligned("b", 0.4, pod("q"), created=1.0)],
         {"a": (0.4, (100, 0), None), "b": (0.4, (100, 42.7), None)},
     ),
+    "half a CPU is a whole one for half the time": (
+        [aligned("a", 0.8, pod("p", cpu=0.5)), aligned("b", 0.8, pod("q", cpu=0.5), created=1.0)],
+        {"a": (0.8, (100, 0), None), "b": (0.8, (100, 41.35), None)},
+    ),
     "three on one core": (
         [
             aligned("c", 0.3, pod("r"), created=2.0),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.rates.slots import PERIODS, Slot, Slots, allowed, length
+from punctual.rates.slots import PERIODS, Slot, Slots, allowed
 
 
 def placed(nodes, *asked, kept=None):
@@ -91,6 +91,7 @@ APPLICATION = st.tuples(
     st.floats(0.0, 0.3),
     st.dictionaries(st.sampled_from("nmk"), st.floats(0.1, 2.0), min_size=1),
     st.none() | st.integers(0, 900_000),
+    st.floats(0.05, 1.0),
 )
 NODES = st.fixed_dictionaries({"n": st.floats(0.5, 4.0), "m": st.floats(0.5, 4.0)})
 
@@ -98,11 +99,11 @@ NODES = st.fixed_dictionaries({"n": st.floats(0.5, 4.0), "m": st.floats(0.5, 4.0
 def fill(nodes, applications):
     """Place all; return the slots, and the shares that each may use."""
     slots, ceilings = Slots(nodes), {}
-    for name, (period, least, more, cpus, kept) in zip("abcdefgh", applications, strict=False):
+    for name, (period, least, more, cpus, kept, run) in zip("abcdefgh", applications, strict=False):
         before = dict(slots.placed)
         cores = {node: min(cpu, nodes.get(node, cpu)) for node, cpu in cpus.items()}
         ceilings[name] = min(least + more, 1.0)
-        clash = slots.place(name, Slot(period, cores, least, ceilings[name]), kept=kept, ceilings=ceilings)
+        clash = slots.place(name, Slot(period, cores, least, ceilings[name], run), kept=kept, ceilings=ceilings)
         assert (clash is None) == (name in slots.placed)
         assert {other: slot for other, slot in slots.placed.items() if other != name} == before, "none moves"
         if clash:
@@ -114,9 +115,9 @@ def fill(nodes, applications):
 @given(NODES, st.lists(APPLICATION, max_size=8))
 def test_at_no_moment_a_node_lacks_cores(nodes, applications):
     slots, shares = fill(nodes, applications)
-    slices = {name: length(shares[name], slot.period) for name, slot in slots.placed.items()}
+    slices = {name: slot.length(shares[name]) for name, slot in slots.placed.items()}
     for name, slot in slots.placed.items():
-        assert slices[name] >= length(slot.least, slot.period)
+        assert slices[name] >= slot.length(slot.least)
     begins = {begin for slot in slots.placed.values() for begin in range(slot.offset, max(PERIODS), slot.period)}
     for at in begins:
         for node, has in nodes.items():
@@ -138,11 +139,12 @@ def test_the_same_applications_get_the_same_slots(nodes, applications):
 def test_the_first_offset_is_the_earliest_at_which_it_fits(one, two, period, other):
     """Of two applications on one core: no earlier microsecond would do."""
     slots, clash = placed({"n": 1.0}, (period / 1000, one), (other / 1000, two))
-    span, mine = max(period, other), length(two, other)
+    span, mine = max(period, other), Slot(other, {}, two, two).length(two)
+    theirs = Slot(period, {}, one, one).length(one)
 
     def fits(offset):
         return all(
-            (begin - offset) % other >= mine and (offset + k - begin) % period >= length(one, period)
+            (begin - offset) % other >= mine and (offset + k - begin) % period >= theirs
             for begin in range(0, span, period)
             for k in range(0, span, other)
         )
