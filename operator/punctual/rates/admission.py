@@ -9,12 +9,12 @@ for its slices beside those of others. One that is in force keeps both.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from math import floor
+from math import floor, inf
 
 from punctual import reasons
 from punctual.control.rate import MOST, QUOTA, Overcommitted, RateDemand, admit
 from punctual.rates.application import LONGEST, Application
-from punctual.rates.model import Place
+from punctual.rates.model import Place, longest_run
 from punctual.rates.slots import Slot, Slots, allowed
 
 Refusal = tuple[str, str]
@@ -66,9 +66,12 @@ class _Room:
     def _place(self, app: Application, demand: RateDemand, period: int, ceilings: dict[str, float]) -> Refusal | None:
         """Give an application a slot; None: it has one now."""
         nodes, rate = self.slots.nodes, demand.rate
-        cores = {node: min(cpus, nodes.get(node, cpus)) for node, cpus in app.cpus.items()}
-        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / (app.run * period))
-        slot = Slot(period, cores, rate, most, app.run)
+        cores: dict[str, float] = {}
+        for m in app.members.values():
+            cores[m.node] = min(cores.get(m.node, 0.0) + m.cpus, nodes.get(m.node, inf))
+        run = longest_run(app.members.values())
+        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / (run * period))
+        slot = Slot(period, cores, rate, most, run)
         kept = _micros(app.place.offset) if app.place else None
         clash = self.slots.place(demand.name, slot, kept=kept, ceilings=ceilings)
         if clash is None:
@@ -159,6 +162,7 @@ def _kept_period(app: Application, target: float) -> int | None:
 def _period(app: Application) -> int | Refusal:
     """Return the longest period, µs, with a slice that the pool allows."""
     target, longest = app.rate.target, 1e6 * app.rate.max_slice
+    run = longest_run(app.members.values())
     low, high = app.limits(target).least(target), app.rate.limits.max_period
     # a small pod needs a longer period than is asked, and gets it
     periods = allowed(low, high) if low <= high else allowed(low, LONGEST)[:1]
@@ -168,9 +172,9 @@ def _period(app: Application) -> int | Refusal:
             f"from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
-    if fits := [period for period in periods if target * app.run * period <= longest * (1 + 1e-9)]:
+    if fits := [period for period in periods if target * run * period <= longest * (1 + 1e-9)]:
         return max(fits)
-    whole = app.run * periods[0]
+    whole = run * periods[0]
     text = (
         f"spec.rate: its slice would be {target * whole / 1e3:.6g} ms of each {periods[0] / 1e3:.6g} ms, and "
         f"maxSlice of its pool is {longest / 1e3:.6g} ms: ask for {floor(1e4 * longest / whole) / 100:.6g}% at "

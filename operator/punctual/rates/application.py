@@ -46,6 +46,7 @@ from punctual.rates.model import (
     ReportedPod,
     ScrapedCount,
     TargetRate,
+    longest_run,
 )
 from punctual.rates.phases import PodPhases
 from punctual.rates.slots import PERIODS
@@ -150,27 +151,6 @@ class Application:
             self.changed = True
 
     @property
-    def run(self) -> float:
-        """The part of a period for which a pod with all its CPU runs, on as many CPUs as that takes: the most of all.
-
-        A quota is used up by threads that run at once. So one thread with half a CPU runs for half of each period.
-        """
-        return max((m.cpu / _whole(m.cpu) for m in self.members.values()), default=1.0)
-
-    @property
-    def cpus(self) -> dict[str, float]:
-        """By node, the CPUs on which its pods run in a slice."""
-        found: dict[str, float] = {}
-        for m in self.members.values():
-            found[m.node] = found.get(m.node, 0.0) + _whole(m.cpu)
-        return found
-
-    @property
-    def slice(self) -> float:
-        """For how long its pods run in each period, at most, s."""
-        return self.run * self.pair.slice if self.pair else 0.0
-
-    @property
     def on_grid(self) -> Place | None:
         """Where its pods have their slices. None: they are not on the grid."""
         return self.place if self.pair and self.place and self.pair.period == self.place.period else None
@@ -181,7 +161,8 @@ class Application:
             return []
         grid = None
         if place := self.on_grid:
-            grid = Grid(None if origin is None else origin + place.offset, self.slice)
+            begins = None if origin is None else origin + place.offset
+            grid = Grid(begins, longest_run(self.members.values()) * self.pair.slice)
         return [HoldPod(m.pod, m.node, _cap(m, self.pair), self.pair.period, grid) for m in self.members.values()]
 
     @property
@@ -374,7 +355,8 @@ class Application:
         if self.pair is None or self.on_grid is None:
             return None
         running = [m for m in self.members.values() if m.running]
-        return self.phases.verdict(now, running, self.slice, fills=self.pair.utilization < 1.0)
+        slice_ = longest_run(self.members.values()) * self.pair.slice
+        return self.phases.verdict(now, running, slice_, fills=self.pair.utilization < 1.0)
 
     def _by_law(self, target: float) -> Verdict:
         assert self.pair is not None
@@ -411,11 +393,6 @@ def placed(record: Record) -> Place | None:
     if record.offset is None or record.period is None or round(1e6 * record.period) not in PERIODS:
         return None
     return Place(round(record.period, 6), round(record.offset, 6))
-
-
-def _whole(cpu: float) -> int:
-    """Return how many CPUs it takes to use so much CPU at all times."""
-    return max(ceil(cpu - 1e-9), 1)
 
 
 def _cap(member: Member, pair: Pair) -> float:

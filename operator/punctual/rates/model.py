@@ -4,8 +4,9 @@ Events describe states, not changes: of two with one key (`key_of`) only the new
 clock that is never set; rates are iterations a second or, where named so, parts of the rate alone.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import Final, NamedTuple
 
 from punctual.control.rate import Limits
@@ -55,6 +56,8 @@ class Record(NamedTuple):
 
 
 UNRECORDED: Final = Record()
+_TINY: Final = 1e-9
+"""Part of a core that is not counted."""
 
 
 class Place(NamedTuple):
@@ -77,6 +80,19 @@ class Member(NamedTuple):
     """Its node belongs to the TargetRate's pool."""
     cores: float | None = None
     """The CPUs of its node, which its slices share with those of other applications. None: they are not known."""
+
+    @property
+    def cpus(self) -> int:
+        """The CPUs on which it runs in a slice: as many as it takes to use all its CPU."""
+        return max(ceil(self.cpu - _TINY), 1)
+
+
+def longest_run(members: Iterable[Member]) -> float:
+    """Return the part of a period for which a pod with all its CPU runs: the most of all pods.
+
+    A quota is used up by threads that run at once. So one thread with half a CPU runs for half of each period.
+    """
+    return max((member.cpu / member.cpus for member in members), default=1.0)
 
 
 class PhaseSeen(NamedTuple):
