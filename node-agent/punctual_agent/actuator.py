@@ -187,12 +187,11 @@ class Actuator:
 
     def _set(self, folder: str, cap: Cap, held: Held) -> bool:
         """Bring one folder to a cap. Returns whether it has it now."""
-        there = held.caps[folder]
-        if there == cap:
+        if held.caps[folder] == cap:
             return True
         try:
-            with self._writing:
-                self.hierarchy.set_cap(folder, cap, there=there)
+            with self._writing:  # since the last read, a move of slices may have changed the period
+                self.hierarchy.set_cap(folder, cap, there=self.hierarchy.cap(folder))
         except CgroupError as error:
             held.writes[error.kind] += 1
             if not isinstance(error, VanishedError):  # a container that ended is not an error

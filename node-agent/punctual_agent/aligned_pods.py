@@ -72,7 +72,7 @@ class AlignedPods:
             periods = now.periods - past.periods
             if mode.holds(name) and periods > 0:
                 ran.add(name)
-                parts.append(min((now.throttled - past.throttled) / periods, 1.0))
+                parts.append(min(max((now.throttled - past.throttled) / periods, 0.0), 1.0))
         one.ran, one.throttled = frozenset(ran), max(parts, default=None)
 
     def steer(self, pods: Iterable[Pod], now: float, *, may_write: bool) -> None:
@@ -106,6 +106,8 @@ class AlignedPods:
 
     def report(self, uid: str, now: float) -> PhaseReport | None:
         """Return the phase of a pod on the leader's clock: of its folders, that which is furthest from the grid."""
+        if uid not in self._pods:
+            return None
         clock = self._clock.at(now)
         found = [one for (pod, _), one in self._known.items() if pod == uid and one.phase is not None]
         if clock is None or not found:

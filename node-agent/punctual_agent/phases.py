@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import floor
 from typing import Final, NamedTuple
 
 from punctual.control.phase import Grid, Phase, PhaseControl, Read, Reading, Wait, Write
@@ -296,7 +297,7 @@ def _grid(target: Target) -> Grid:
 
 def _pair(cores: float, period: float) -> Cap:
     micros = round(period * 1e6)
-    return Cap(round(cores * micros), micros)
+    return Cap(floor(cores * micros), micros)  # v1 refuses a share above the pod's
 
 
 class PhaseThread(threading.Thread):

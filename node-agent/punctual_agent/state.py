@@ -58,12 +58,14 @@ class State:
         except OSError:  # no Linux, so no cgroups either
             self._boot = ""
         self._handle: int | None = None
+        self._own: Mapping[str, Mode] = {}
 
     def save(self, saved: Saved, *, own: bool = True) -> None:
         """Replace the files of the modes. ``own``: also that of users' own pods."""
         own_modes = {uid: mode for uid, mode in saved.modes.items() if mode.own}
         others = {uid: mode for uid, mode in saved.modes.items() if not mode.own}
-        if own:
+        if own and own_modes != self._own:
+            self._own = own_modes
             _replace(self._applications, {"boot": self._boot, "modes": _raw(own_modes)})
         _replace(self._file, {"epoch": saved.epoch, "lease": saved.lease, "modes": _raw(others)})
 
@@ -83,7 +85,7 @@ class State:
 
         An unreadable or foreign file counts as empty: an invented rest cap would be worse than none.
         """
-        own = self._load_applications()
+        self._own = own = self._load_applications()
         try:
             raw = json.loads(self._file.read_text())
             return Saved(int(raw["epoch"]), float(raw["lease"]), {**own, **_modes(raw)})

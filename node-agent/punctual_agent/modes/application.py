@@ -163,7 +163,9 @@ class ApplicationMode(Mode):
         folders = {}
         for name, there in caps.items():
             known, limit = self.folders.get(name), there
-            if known is not None and there in (known.there, *known.coming, *self.moves.get(name, ())):
+            moving = self.moves.get(name, ())
+            steps = [Cap(None, pair.period) for pair in moving]  # v1 takes a pair in steps
+            if known is not None and there in (known.there, *known.coming, *moving, *steps):
                 limit = known.limit
             elif known is not None:
                 replaced += known.there != known.limit

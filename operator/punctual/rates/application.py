@@ -153,7 +153,11 @@ class Application:
     @property
     def on_grid(self) -> Place | None:
         """Where its pods have their slices. None: they are not on the grid."""
-        return self.place if self.pair and self.place and self.pair.period == self.place.period else None
+        if self.pair is None or self.place is None or self.pair.period != self.place.period:
+            return None
+        # while its rate alone is measured, it has all its CPU, and so more than a slot
+        measured = self.max_rate is None and self.pair.utilization == 1.0
+        return None if measured else self.place
 
     def holds(self, origin: float | None) -> list[HoldPod]:
         """Return what its pods are to be held at. ``origin``: of the grid; None: it is not decided yet."""

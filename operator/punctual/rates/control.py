@@ -10,6 +10,7 @@ from math import inf
 from typing import Final
 
 from punctual import reasons
+from punctual.control.phase import wrap
 from punctual.rates.admission import answers
 from punctual.rates.application import Application
 from punctual.rates.grid import GridOrigin
@@ -24,6 +25,7 @@ from punctual.rates.model import (
     RateDeleted,
     RateStatus,
     ReleasePod,
+    ReportedPod,
     WriteRate,
 )
 from punctual.verdict import Verdict
@@ -112,7 +114,15 @@ class RateControl:
     def _observe(self, report: PodsReported) -> None:
         for seen in report.pods:
             if app := self._owners.get(seen.pod):
-                app.observe(report.at, seen, report.clock)
+                app.observe(report.at, self._judged(app, seen), report.clock)
+
+    def _judged(self, app: Application, seen: ReportedPod) -> ReportedPod:
+        """Return a pod's line with its error on the present grid: its agent may not have heard of that yet."""
+        phase, place, begins = seen.phase, app.on_grid, self._grid.begins
+        if phase is None or phase.error is None:
+            return seen
+        error = None if place is None or begins is None else wrap(phase.begins - begins - place.offset, place.period)
+        return seen._replace(phase=phase._replace(error=error))
 
     def _settle_grid(self, now: float) -> None:
         """Decide where the grid begins, if an application is on it."""

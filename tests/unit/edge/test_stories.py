@@ -64,7 +64,7 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
         (
             "a deadline is edited, and kopf does not see it",
             "resync finds no edits",
-            "DivisibleJob later is",
+            "later is",
         ),
         (
             "a pod goes while the leader's watches are silent and the history is forgotten",
@@ -94,7 +94,7 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
         (
             "a job is asked for while its pool goes, and the pool comes again",
             "a signal touches no job",
-            "DivisibleJob during is",
+            "during is",
         ),
     ],
 )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from held import Held, Ranks, member, rate
 
+from punctual.control.rate import Limits
 from punctual.rates.control import RateControl
 from punctual.rates.model import (
     HoldPod,
@@ -65,8 +66,10 @@ def test_an_application_is_admitted_steered_aligned_and_held_at_its_rate():
     assert moves(held) == [1, 1]
 
 
-def test_while_the_rate_alone_is_measured_there_is_no_grid():
-    held = ask(cluster(), max_rate=None).run(5)
+@pytest.mark.parametrize("longest", [0.1, 0.2])
+def test_while_the_rate_alone_is_measured_there_is_no_grid(longest):
+    """Also not if its period is that of its slot: pods with all their CPU must not go before others."""
+    held = ask(cluster(), max_rate=None, limits=Limits(max_period=longest)).run(5)
     assert reasons(held) == ("Feasible", "Measuring", None)
     assert held.holds["a-0"].grid is None
     assert held.statuses["a"].offset is None
@@ -243,6 +246,19 @@ def test_slices_that_are_not_filled_are_said():
     held.throttled = 1.0
     held.run(60)
     assert reasons(held)[2] == "Aligned"
+
+
+def test_an_error_on_an_earlier_grid_is_not_taken_for_one_on_this():
+    control, statuses = RateControl(), []
+    asked = RateApplied(rate("a", 0.4, aligned=True, max_rate=2.0))
+    control.step(0.0, [asked, MembersSeen("a", (member("p", "n", cores=1.0),))])
+    for now in range(1, 40):
+        phase = PhaseSeen(begins=50.02, half=0.0, error=0.0, age=1.0, moves=0, failed=0)
+        line = ReportedPod("p", now, 0.0, 0.4, 0.1, phase, 1.0)
+        actions = control.step(float(now), [PodsReported("n", float(now), (line,), 0.0)])
+        statuses += [action.status for action in actions if isinstance(action, WriteRate)]
+    assert {status.aligned.reason for status in statuses} == {"Steering", "PhaseOff"}
+    assert statuses[-1].skew == pytest.approx(0.02)
 
 
 def test_hostile_reports_move_nothing():
