@@ -266,9 +266,10 @@ class PoolSpec(PoolSelectors):
     guests: PoolGuests = PoolGuests()
     """How the pool treats jobs of class Guest: `{policy: ImmediateEviction}`. Default `{policy: LingerLonger}`."""
     max_slice: SliceLength = 0.05
-    """The longest slice of a TargetRate with `coscheduling: Aligned` on the pool's nodes: `20ms`. Other work of a node
-    waits for so long where it finds all CPUs taken by such slices. An edit counts at once: a TargetRate without an
-    allowed slice is refused with reason SliceTooLong. From 1ms to 1s, default 50ms."""
+    """The longest slice of a TargetRate with `coscheduling: Aligned` on the pool's nodes: `20ms`. Where slices take all
+    CPUs of a node, its other work waits for so long, and longer where slices of several TargetRates follow each other.
+    After an edit, each aligned TargetRate gets a shorter period. One without an allowed period keeps its slice, with
+    reason EditRefused; a new one is refused with reason SliceTooLong. From 1ms to 1s, default 50ms."""
 
 
 class PoolNode(ApiModel):

@@ -95,11 +95,10 @@ class TargetRateSpec(ApiModel):
     switch."""
     coscheduling: Literal["None", "Aligned"] = "None"
     """Whether all pods get their slices at the same moments. None: each pod's slices begin at moments of its own.
-    Aligned: they begin together on all nodes, and while they last the pods go before other pods of their node. This is
-    for programs with processes that wait for each other by spinning, such as MPI programs by default: it can double
+    Aligned: they begin together on all nodes, and a pod of the QoS class Guaranteed gets its slice before almost all
+    other pods of its node, by the highest weight of CPU. This is for programs with processes that wait for each other by spinning, such as MPI programs by default: it can double
     their rate. For programs that block while they wait it changes nothing. Periods are then 100ms × 2^k within
-    `period`, and no slice is longer than the Pool's `maxSlice`. The pods should be of the QoS class Guaranteed.
-    Default None."""
+    `period`, and no slice is longer than the Pool's `maxSlice`. Default None."""
 
 
 class TargetRateStatus(ApiModel):
@@ -108,7 +107,7 @@ class TargetRateStatus(ApiModel):
     conditions: Conditions = Field(default=[])
     """Admitted: the pods are held, because what the rate takes on each node is not more than they request there.
     OnTarget: the rate and the CPU are both within `epsilon` of the target. Aligned: the slices of all pods begin at the
-    same moments; only with `coscheduling: Aligned`, while the pods are held."""
+    same moments; only with `coscheduling: Aligned`, while the pods are held and their rate alone is known."""
     epoch: Epoch | None = None
     """Which leader of the operator wrote this; it rises with every change of leader and never falls."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
