@@ -15,7 +15,7 @@ from punctual import reasons
 from punctual.control.rate import MOST, QUOTA, Overcommitted, RateDemand, admit
 from punctual.rates.application import LONGEST, Application
 from punctual.rates.model import Place, longest_run
-from punctual.rates.slots import Slot, Slots, allowed
+from punctual.rates.slots import PERIODS, Slot, Slots, allowed
 
 Refusal = tuple[str, str]
 
@@ -77,9 +77,9 @@ class _Room:
         if clash is None:
             return None
         text = (
-            f"its slice of {slot.length(rate) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place: at "
-            f"{clash.at / 1e3:.6g} ms of the grid, {nodes[clash.node]:.6g} CPU of node {clash.node} are too few for it "
-            f"beside {clash.other}: lower one of the two rates, or use other nodes"
+            f"its slice of {slot.length(rate) / 1e3:.6g} ms in each {period / 1e3:.6g} ms finds no place on node "
+            f"{clash.node}: at {clash.at / 1e3:.6g} ms of the grid, {clash.other} leaves too few of its "
+            f"{nodes[clash.node]:.6g} CPU; lower one of the two rates, or use other nodes"
         )
         return reasons.SLICES_DO_NOT_FIT, text
 
@@ -168,8 +168,8 @@ def _period(app: Application) -> int | Refusal:
     periods = allowed(low, high) if low <= high else allowed(low, LONGEST)[:1]
     if not periods:
         text = (
-            f"spec.period: aligned slices need a period of 100 ms, or of 100 ms halved or doubled some times; none is "
-            f"from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
+            f"spec.period: aligned slices need a period of {', '.join(f'{p / 1e3:g}' for p in PERIODS[:-1])} or "
+            f"{PERIODS[-1] / 1e3:g} ms, and none is from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
     if fits := [period for period in periods if target * run * period <= longest * (1 + 1e-9)]:

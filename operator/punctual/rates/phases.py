@@ -122,7 +122,7 @@ def _given_up(member: Member, phase: _Phase, now: float, slice_: float) -> Verdi
         return None
     text = (
         f"the periods of pod {member.name} did not follow {phase.seen.failed} moves by the agent of node "
-        f"{member.node}: see its log; delete the pod to try again"
+        f"{member.node}: see its log; it tries again after ten minutes"
     )
     return Verdict("False", reasons.PHASE_OFF, text)
 
@@ -133,7 +133,7 @@ def _uncertain(member: Member, phase: _Phase, now: float, slice_: float) -> Verd
     if phase.clock is None:
         text = (
             f"the agent of node {member.node} does not tell how well it knows the leader's clock, so pod {member.name} "
-            "is not steered: see whether the agent is of the operator's release"
+            "is not steered: upgrade it if its release is older than the operator's"
         )
         return Verdict("False", reasons.CLOCK_UNCERTAIN, text)
     if phase.clock <= UNCERTAIN * slice_:
@@ -151,9 +151,9 @@ def _off(member: Member, phase: _Phase, now: float, slice_: float) -> Verdict | 
     if error is None or not phase.is_off(now):
         return None
     text = (
-        f"the periods of pod {member.name} on node {member.node} begin {1e3 * abs(error):.2g} ms too "
-        f"{'late' if error > 0.0 else 'early'} for more than {PATIENCE:.0f} s, allowed are "
-        f"{1e3 * phase.tolerance:.2g} ms: see whether another program changes its CPU limit, or its agent's log"
+        f"the periods of pod {member.name} on node {member.node} have begun {1e3 * abs(error):.2g} ms "
+        f"{'late' if error > 0.0 else 'early'} for more than {PATIENCE:.0f} s, and {1e3 * phase.tolerance:.2g} ms are "
+        "allowed: look for another program that changes its CPU limit, and see the log of the node's agent"
     )
     return Verdict("False", reasons.PHASE_OFF, text)
 
@@ -173,7 +173,7 @@ def _unknown(member: Member, phase: _Phase, now: float, slice_: float) -> Verdic
             "begin while it runs, so see whether it uses any CPU"
         )
     else:
-        text = f"pod {member.name} on node {member.node} is brought onto the grid: wait {PATIENCE:.0f} s"
+        text = f"pod {member.name} on node {member.node} is being moved to its place, for up to {PATIENCE:.0f} s"
     return Verdict("Unknown", reasons.STEERING, text)
 
 
@@ -181,7 +181,7 @@ def _not_filled(pods: list[tuple[Member, _Phase]]) -> Verdict | None:
     for member, phase in pods:
         if phase.unfilled:
             text = (
-                f"pod {member.name} on node {member.node} used up its slice in {phase.filled:.0%} of its periods only: "
+                f"pod {member.name} on node {member.node} used up its slice in only {phase.filled:.0%} of its periods: "
                 "if its program waits by blocking, alignment brings nothing; else give the pod requests equal to its "
                 "limits, so that other pods do not take its CPU"
             )

@@ -206,8 +206,8 @@ def test_refusals_of_slices_say_what_to_do():
     a, b = aligned("a", 0.4, pod("p", node="n7")), aligned("b", 0.3, pod("q", 1.0, node="n7"), created=1.0)
     c = aligned("c", 0.28, pod("r", 1.0, node="n7"), created=2.0, max_slice=0.03)
     assert answers([a, b, c])["c"].refusal[1] == (
-        "its slice of 28 ms in each 100 ms finds no place: at 0 ms of the grid, 1 CPU of node n7 are too few for it "
-        "beside default/a: lower one of the two rates, or use other nodes"
+        "its slice of 28 ms in each 100 ms finds no place on node n7: at 0 ms of the grid, default/a leaves too few of "
+        "its 1 CPU; lower one of the two rates, or use other nodes"
     )
 
 

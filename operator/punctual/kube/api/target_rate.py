@@ -96,9 +96,10 @@ class TargetRateSpec(ApiModel):
     coscheduling: Literal["None", "Aligned"] = "None"
     """Whether all pods get their slices at the same moments. None: each pod's slices begin at moments of its own.
     Aligned: they begin together on all nodes, and a pod of the QoS class Guaranteed gets its slice before almost all
-    other pods of its node, by the highest weight of CPU. This is for programs with processes that wait for each other by spinning, such as MPI programs by default: it can double
-    their rate. For programs that block while they wait it changes nothing. Periods are then 100ms × 2^k within
-    `period`, and no slice is longer than the Pool's `maxSlice`. Default None."""
+    other pods of its node, by the highest weight of CPU. This is for programs with processes that wait for each other
+    by spinning, such as MPI programs by default: it can double their rate. For programs that block while they wait it
+    changes nothing. Periods are then 100ms × 2^k within `period`, and no slice is longer than the Pool's `maxSlice`.
+    Default None."""
 
 
 class TargetRateStatus(ApiModel):
