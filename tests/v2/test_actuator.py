@@ -469,9 +469,7 @@ class ActuatorTest(unittest.TestCase):
 # the part of an agent that a watchdog sees: the lock, the heartbeat, a cap held
 _AGENT = """
 import sys, time
-from real_node import MIB, ROOT, Node, eventually
-
-from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.actuator import Actuator, NodeLock
 from punctual_agent.cgroup import Cap, Hierarchy
 from punctual_agent.state import State
 root, folder, uid = sys.argv[1:]
