@@ -221,7 +221,7 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
         fresh = agent()
         for one in (kept, fresh):
             said = wire.Report(node=pod[0], instance="i", sequence=next(sequence))
-            assert (await asyncio.to_thread(one.post, said)).epoch == 3
+            assert (await asyncio.to_thread(one.post, said)).points.epoch == 3
         fresh.close()
         ca.write_text(await stage.trusted())  # the kubelet comes round
     kept.close()
