@@ -184,8 +184,38 @@ class KnownPair:
     rate: float
 
 
+class _Patient:
+    """What two laws have in common: a pair that has held gets another chance after an iteration out of band."""
+
+    epsilon: float
+    known: tuple[KnownPair, ...]
+    pair: Pair
+    target: float
+    held: bool
+    strikes: float
+    given_up: bool
+
+    def in_band(self, seen: Iteration) -> bool:
+        """Return whether rate and utilization are both within ε of the target."""
+        return all(within(value, self.target, self.epsilon) for value in (seen.rate, seen.utilization))
+
+    def _hold(self, seen: Iteration) -> RateDecision:
+        """Note an iteration in band."""
+        if not self.held:
+            others = tuple(k for k in self.known if k.target != self.target)
+            self.known = (*others, KnownPair(self.target, self.pair, seen.rate))[-PROBES:]
+        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
+        self.held, self.given_up = True, False
+        return RateDecision(self.pair, "Hold")
+
+    def _waits(self) -> bool:
+        """Note an iteration out of band; return whether the pair gets another chance."""
+        self.strikes += 1
+        return self.held and self.strikes < PATIENCE
+
+
 @dataclass(slots=True)
-class Bracketing:
+class Bracketing(_Patient):
     """The default law: predicts a pair that holds, and brackets the period where the prediction was wrong.
 
     Utilization is up to AIM·ε above the target, and to MOST·ε once SEVERAL periods lose too much, so the loss may
@@ -240,10 +270,6 @@ class Bracketing:
         """Utilization aimed at."""
         return min(self.target + AIM * self.epsilon, self.ceiling, 1.0)
 
-    def in_band(self, seen: Iteration) -> bool:
-        """Return whether rate and utilization are both within ε of the target."""
-        return all(within(value, self.target, self.epsilon) for value in (seen.rate, seen.utilization))
-
     def report(self, seen: Iteration) -> RateDecision:
         """Process the report of an iteration."""
         if abs(seen.utilization - self.pair.utilization) > self.epsilon:
@@ -257,19 +283,9 @@ class Bracketing:
         self.rate, self.bold = seen.rate, False
         return self._hold(seen) if self.in_band(seen) else self._leave(seen)
 
-    def _hold(self, seen: Iteration) -> RateDecision:
-        """Note an iteration in band."""
-        if not self.held:
-            others = tuple(k for k in self.known if k.target != self.target)
-            self.known = (*others, KnownPair(self.target, self.pair, seen.rate))[-PROBES:]
-        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
-        self.held, self.given_up = True, False
-        return RateDecision(self.pair, "Hold")
-
     def _leave(self, seen: Iteration) -> RateDecision:
         """Change the pair after an iteration out of band; one that held is given another chance."""
-        self.strikes += 1
-        if self.held and self.strikes < PATIENCE:
+        if self._waits():
             return RateDecision(self.pair, "Wait")
         if self.held:  # something has changed: what was tried before tells nothing of it
             self.known = tuple(k for k in self.known if k.target != self.target)
@@ -377,7 +393,7 @@ class Bracketing:
 
 
 @dataclass(slots=True)
-class FixedPeriod:
+class FixedPeriod(_Patient):
     """The law for aligned slices: the period is given, because slots are, and only the slice moves.
 
     Aligned slices lose little to waiting, whatever the period. So the rate follows utilization, and the error of a
@@ -417,10 +433,9 @@ class FixedPeriod:
             return RateDecision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
         if not 0.0 < seen.rate < inf or seen.share < 1.0 - 1e-9:
             return RateDecision(self.pair, "Wait")
-        if within(seen.rate, self.target, self.epsilon) and within(seen.utilization, self.target, self.epsilon):
+        if self.in_band(seen):
             return self._hold(seen)
-        self.strikes += 1
-        if self.held and self.strikes < PATIENCE:
+        if self._waits():
             return RateDecision(self.pair, "Wait")
         self.held, self.strikes = False, 0.0
         before = self.pair.utilization
@@ -428,15 +443,6 @@ class FixedPeriod:
         stuck = within(wanted, before, 1e-9)
         self.given_up = stuck and seen.rate < self.target
         return RateDecision(self.pair, "Unreachable") if stuck else self._set(wanted, "Slice")
-
-    def _hold(self, seen: Iteration) -> RateDecision:
-        """Note an iteration in band."""
-        if not self.held:
-            others = tuple(k for k in self.known if k.target != self.target)
-            self.known = (*others, KnownPair(self.target, self.pair, seen.rate))[-PROBES:]
-        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
-        self.held, self.given_up = True, False
-        return RateDecision(self.pair, "Hold")
 
     def _clamp(self, utilization: float) -> float:
         """Return the allowed utilization nearest to one."""
