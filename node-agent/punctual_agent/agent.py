@@ -340,7 +340,7 @@ class Agent:
         self._metrics.saturated.set(self._steering.saturated)
         self._metrics.applications.set(sum(isinstance(pod.mode, ApplicationMode) for pod in self._pods.values()))
         self._guests.measure(self._metrics, hosts)
-        self._aligned.measure(self._metrics, now)
+        self._aligned.measure(self._metrics)
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)
@@ -361,7 +361,7 @@ class Agent:
                 guest_priority=self._hierarchy.guest_priority,
                 guest_excess=self._guests.excess,
                 hosts=hosts,
-                clock=self._aligned.clock(now),
+                clock=self._aligned.clock(),
             ),
             pods=[self._pod_report(pod, now) for pod in pods],
         )

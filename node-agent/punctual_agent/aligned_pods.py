@@ -7,8 +7,8 @@ slice, where the grid has no begin, and where the grid is of an earlier leader, 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from punctual.control.clock_offset import UNCERTAIN, Offset
 from punctual.wire import ClockReport, GridOrder, Order, PhaseReport
 from punctual_agent.cgroup import Throttling
 from punctual_agent.metrics import AgentMetrics
@@ -17,9 +17,6 @@ from punctual_agent.operator_client import Answered
 from punctual_agent.operator_clock import OperatorClock
 from punctual_agent.phases import Key, Phases, Steered, Target
 from punctual_agent.pod import Pod
-
-UNCERTAIN: Final = 0.1
-"""Part of a slice. By a clock that may be wrong by more, nothing is steered."""
 
 
 @dataclass(slots=True)
@@ -42,7 +39,9 @@ class AlignedPods:
         self.phases = phases
         self._clock = OperatorClock()
         self._pods: dict[str, _Aligned] = {}
+        self._offset: Offset | None = None
         self._known: dict[Key, Steered] = {}
+        self._by_pod: dict[str, list[Steered]] = {}
         self._moves: dict[Key, int] = {}
 
     def hear(self, answered: Answered) -> None:
@@ -76,23 +75,26 @@ class AlignedPods:
         one.ran, one.throttled = frozenset(ran), max(parts, default=None)
 
     def steer(self, pods: Iterable[Pod], now: float, *, may_write: bool) -> None:
-        """Let the folders of aligned pods be steered."""
+        """Let the folders of aligned pods be steered. What is reported and measured after it is of the same moment."""
+        self._offset = self._clock.at(now)
         targets: dict[Key, Target] = {}
         for pod in pods:
             one, mode = self._pods.get(pod.uid), pod.mode
             if one is None or not isinstance(mode, ApplicationMode) or mode.cap is None or not pod.held.found:
                 continue
-            begins, bound = self._aim(one, now)
+            begins, bound = self._aim(one)
             for folder in pod.held.caps:
                 name = folder.removeprefix(pod.held.folder)
                 if mode.holds(name):
                     targets[pod.uid, name] = Target(folder, mode.cap, begins, bound, pod.drift, name in one.ran)
         self.phases.follow(targets, may_write=may_write)
-        self._known = self.phases.known()
+        self._known, self._by_pod = self.phases.known(), {}
+        for (uid, _), steered in self._known.items():
+            self._by_pod.setdefault(uid, []).append(steered)
 
-    def _aim(self, one: _Aligned, now: float) -> tuple[float | None, float]:
+    def _aim(self, one: _Aligned) -> tuple[float | None, float]:
         """Return when a pod's slices are to begin, and by how much that may be wrong."""
-        known, grid = self._clock.at(now), one.grid
+        known, grid = self._offset, one.grid
         if known is None or grid is None or grid.begins is None or one.epoch != self._clock.epoch:
             return None, 0.0
         if known.bound > UNCERTAIN * grid.slice:
@@ -106,10 +108,8 @@ class AlignedPods:
 
     def report(self, uid: str, now: float) -> PhaseReport | None:
         """Return the phase of a pod on the leader's clock: of its folders, that which is furthest from the grid."""
-        if uid not in self._pods:
-            return None
-        clock = self._clock.at(now)
-        found = [one for (pod, _), one in self._known.items() if pod == uid and one.phase is not None]
+        clock = self._offset
+        found = [one for one in self._by_pod.get(uid, ()) if one.phase is not None]
         if clock is None or not found:
             return None
         worst = max(found, key=lambda one: abs(one.error or 0.0))
@@ -124,14 +124,14 @@ class AlignedPods:
             failed=worst.failed,
         )
 
-    def clock(self, now: float) -> ClockReport | None:
+    def clock(self) -> ClockReport | None:
         """Return how well the leader's clock is known."""
-        known = self._clock.at(now)
+        known = self._offset
         return None if known is None else ClockReport(bound=known.bound, drift=self._clock.drift)
 
-    def measure(self, metrics: AgentMetrics, now: float) -> None:
+    def measure(self, metrics: AgentMetrics) -> None:
         """Set the metrics."""
-        known = self._clock.at(now)
+        known = self._offset
         metrics.aligned.set(len(self._pods))
         metrics.clock_bound.set(0.0 if known is None else known.bound)
         metrics.phase_error.set(max((abs(one.error or 0.0) for one in self._known.values()), default=0.0))

@@ -16,6 +16,8 @@ FREQUENCY: Final = 50e-6
 """Frequency error of a clock that is assumed, seconds a second: what is known of the offset ages by it."""
 ROUNDING: Final = 1e-6
 """Seconds to which the times of long-running clocks are exact."""
+UNCERTAIN: Final = 0.1
+"""Part of a slice. By a clock that may be wrong by more, no slice is moved."""
 ENOUGH: Final = 10
 """Round trips that tell the drift: the delays of fewer outweigh it."""
 

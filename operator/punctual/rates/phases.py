@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from punctual import reasons
+from punctual.control.clock_offset import UNCERTAIN
+from punctual.control.phase import FAILURES, TOLERANCE
 from punctual.rates.model import Member, PhaseSeen, ReportedPod
 from punctual.verdict import Verdict
 
@@ -12,14 +14,8 @@ PATIENCE: Final = 30.0
 """Seconds after which a pod is on the grid unless something is wrong."""
 SILENT: Final = 15.0
 """Seconds without a report after which the phase of a pod is not known."""
-ERROR: Final = 0.0005
-"""A pod is on the grid up to this error, or up to the bound of its agent's clock if that is more, s."""
 MARGIN: Final = 1.5
-"""So many times that error is still on it: agents look with the same tolerance, and their clock goes on."""
-GIVEN_UP: Final = 3
-"""Moves in a row without success after which an agent moves a pod no longer."""
-UNCERTAIN: Final = 0.1
-"""An agent that knows the clock only to within this part of a slice does not steer."""
+"""So many times the tolerance of agents is still on the grid: their clock goes on between two looks."""
 MEMORY: Final = 30.0
 """Seconds over which the part of periods in which a pod used up its slice is averaged."""
 FILLED, FILLED_AGAIN = 0.5, 0.6
@@ -43,7 +39,7 @@ class _Phase:
 
     @property
     def tolerance(self) -> float:
-        return MARGIN * max(ERROR, self.clock or 0.0)
+        return MARGIN * max(TOLERANCE, self.clock or 0.0)
 
     def observe(self, at: float, seen: ReportedPod, clock: float | None) -> None:
         past = 0.0 if self.heard is None else min(max(at - self.heard, 0.0), MEMORY)
@@ -118,7 +114,7 @@ def _count(pods: int) -> str:
 
 
 def _given_up(member: Member, phase: _Phase, now: float, slice_: float) -> Verdict | None:  # noqa: ARG001
-    if phase.seen is None or phase.seen.failed < GIVEN_UP:
+    if phase.seen is None or phase.seen.failed < FAILURES:
         return None
     text = (
         f"the periods of pod {member.name} did not follow {phase.seen.failed} moves by the agent of node "
