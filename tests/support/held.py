@@ -222,7 +222,7 @@ class Held:
         return min(after - b for after, b in zip(self.ranks[uid].counts, before, strict=True)) / seconds
 
     def led_anew(self, *, clock=0.0):
-        """Return the same cluster under a new leader, whose clock the agents' moments are of from now on."""
+        """Return the same cluster under a new leader. From now on, agents give moments on that leader's clock."""
         holds = {
             pod: replace(hold, grid=hold.grid and replace(hold.grid, begins=None)) for pod, hold in self.holds.items()
         }

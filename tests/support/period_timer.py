@@ -11,7 +11,7 @@ class PeriodTimer:
     """The timer of one cgroup: it fires at ``expiry``, and takes its next period from the file when it does.
 
     ``asleep``: when the program does not run. A timer that saw nothing run in a period stops, and goes on with its
-    phase when the program or a write of the cap needs it. ``stuck``: a kernel whose timer does not follow the file.
+    phase when the program or a write of the cap needs it. ``stuck``: the kernel's timer does not follow the file.
     """
 
     expiry: float

@@ -8,7 +8,7 @@ import traceback
 from dataclasses import dataclass, field
 
 BROKE_OFF = "the play broke off"
-"""What is wrong with a seed whose play came to no end: no rule was broken, the net itself failed."""
+"""The finding of a seed that could not be played to its end: the net itself failed, and no rule was broken."""
 
 
 @dataclass
