@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
+from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Cap, Hierarchy
+from punctual_agent.metrics import AgentMetrics
 
 
 def _set(path: Path, text: str) -> None:
@@ -61,6 +63,11 @@ class Tree:
         for tree in self._trees:
             (tree / self.base.relative_to(cpu)).mkdir()
         self._priorities(self.base)
+
+    def agent(self, state, now=0.0, **more):
+        """Return an agent of this node."""
+        given = {"metrics": AgentMetrics(), "lease": 5.0, "patience": 60.0, **more}
+        return Agent(node="n1", hierarchy=self.hierarchy(), pods_root=str(self.pods), state=state, now=now, **given)
 
     def hierarchy(self, **more) -> Hierarchy:
         return Hierarchy(str(self.root), **more)

@@ -9,9 +9,8 @@ from prometheus_client import generate_latest
 import punctual_agent.metrics
 from punctual.wire import SetPoint, SetPoints
 from punctual_agent.actuator import Actuator
-from punctual_agent.agent import FORGET_AFTER, Agent, _bound
+from punctual_agent.agent import FORGET_AFTER, _bound
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling
-from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.hold import HoldMode
 from punctual_agent.state import State
 
@@ -29,18 +28,7 @@ def start(tree, state):
     made = []
 
     def start(now=0.0, state=state):
-        made.append(
-            Agent(
-                node="n1",
-                hierarchy=tree.hierarchy(),
-                pods_root=str(tree.pods),
-                state=state,
-                metrics=AgentMetrics(),
-                now=now,
-                lease=5.0,
-                patience=60.0,
-            )
-        )
+        made.append(tree.agent(state, now))
         return made[-1]
 
     yield start

@@ -9,9 +9,7 @@ import pytest
 
 from punctual.control.phase import Phase
 from punctual.wire import ApplicationOrder, GridOrder, SetPoint, SetPoints
-from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Cap
-from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.application import ApplicationMode, Move
 from punctual_agent.operator_client import Answered
 from punctual_agent.operator_clock import OperatorClock
@@ -24,19 +22,6 @@ HIGHEST = {"v1": 262_144, "v2": 10_000}
 USUAL = {"v1": 1_024, "v2": 100}
 
 
-def new(tree, state, now=0.0):
-    return Agent(
-        node="n1",
-        hierarchy=tree.hierarchy(),
-        pods_root=str(tree.pods),
-        state=state,
-        metrics=AgentMetrics(),
-        now=now,
-        lease=5.0,
-        patience=60.0,
-    )
-
-
 @pytest.fixture
 def start(tree, tmp_path):
     made = []
@@ -47,7 +32,7 @@ def start(tree, tmp_path):
             made[-1]._lock.release()
         for folder in (pod, "node"):
             (tmp_path / folder).mkdir(exist_ok=True)
-        made.append(new(tree, State(tmp_path / pod, tmp_path / "node"), now))
+        made.append(tree.agent(State(tmp_path / pod, tmp_path / "node"), now))
         return made[-1]
 
     yield start
@@ -283,7 +268,7 @@ def test_a_fault_of_the_thread_reaches_the_main_thread(tree, start, monkeypatch)
 
 def test_the_thread_searches_at_most_four_folders_at_a_time_and_ends_when_told(make_tree, tmp_path):
     tree = make_tree()
-    agent = new(tree, State(tmp_path))
+    agent = tree.agent(State(tmp_path))
     uids = [f"{A[:-2]}{n:02}" for n in range(9)]
     pods = [tree.pod(uid, quota=90_000) for uid in uids]
     order = ApplicationOrder(grid=GridOrder(slice=0.03))

@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from punctual.wire import ApplicationOrder, SetPoint, SetPoints
-from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Cap, Hierarchy
-from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.application import ApplicationMode, Folder
 from punctual_agent.state import Saved, State
 from punctual_agent.watchdog import Watchdog
@@ -31,18 +29,7 @@ def start(tree, state):
     def start(now=0.0, state=state):
         for one in made:
             one._lock.release()  # what the kernel does when the process is killed
-        made.append(
-            Agent(
-                node="n1",
-                hierarchy=tree.hierarchy(),
-                pods_root=str(tree.pods),
-                state=state,
-                metrics=AgentMetrics(),
-                now=now,
-                lease=5.0,
-                patience=60.0,
-            )
-        )
+        made.append(tree.agent(state, now))
         return made[-1]
 
     yield start
@@ -239,10 +226,7 @@ def test_the_caps_of_an_agent_that_still_writes_are_no_limits(tree, start, tmp_p
     (tmp_path / "other").mkdir()
     first = start()
     first.tell(held((A, 0.3, 0.02)), 1.0)
-    second = Agent(
-        node="n1", hierarchy=tree.hierarchy(), pods_root=str(tree.pods), state=State(tmp_path / "other"),
-        metrics=AgentMetrics(), now=1.0, lease=5.0, patience=60.0,
-    )  # fmt: skip
+    second = tree.agent(State(tmp_path / "other"), 1.0)
     second.tell(held((A, 0.3, 0.02)), 1.0)
     first.tell(held((A, 0.2, 0.02)), 2.0)
     assert second.tick(2.0).pods[0].drift == 0

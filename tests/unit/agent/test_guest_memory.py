@@ -12,11 +12,9 @@ import pytest
 from punctual.linger.memory_mark import HOLD, MARGIN, PATIENCE, RISE
 from punctual.wire import ApplicationOrder, GuestOrder, NodeReport, Report, SetPoint, SetPoints
 from punctual_agent import memory
-from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError
 from punctual_agent.guest_memory import ROOM, UNIT
 from punctual_agent.memory import Marks, NodeMemory, memory_of, node_memory
-from punctual_agent.metrics import AgentMetrics
 from punctual_agent.state import State
 from punctual_agent.watchdog import Watchdog
 
@@ -56,10 +54,7 @@ class Node:
         """Start the agent, or kill it and start another one."""
         self.kill()
         self.folder.mkdir(exist_ok=True)
-        self.agent = Agent(
-            node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
-            metrics=AgentMetrics(), now=self.now, lease=5.0, patience=60.0,
-        )  # fmt: skip
+        self.agent = self.tree.agent(State(self.folder), self.now)
 
     def kill(self):
         if self.agent is not None:
@@ -271,10 +266,7 @@ def test_while_the_agent_is_gone_marks_stay(node):
 def test_an_agent_without_the_nodes_lock_writes_no_mark_and_tells_the_excess(node):
     node.add("a", held=13 * GIB)
     node.kill()
-    other = Agent(
-        node="n1", hierarchy=node.tree.hierarchy(), pods_root=str(node.tree.pods), state=State(node.folder / "other"),
-        metrics=AgentMetrics(), now=node.now, lease=5.0, patience=60.0,
-    )  # fmt: skip
+    other = node.tree.agent(State(node.folder / "other"), node.now)
     assert other._lock.take()
     node.start()
     node.hosts = 2 * GIB + GIB // 2

@@ -2,7 +2,6 @@
 
 import pytest
 
-from punctual_agent.agent import Agent
 from punctual_agent.guest_share import EVERY, GuestShare, share
 from punctual_agent.metrics import AgentMetrics
 from punctual_agent.state import State
@@ -127,10 +126,7 @@ def test_no_file_stays_open(weights, looked):
 def test_the_agent_publishes_it_at_its_first_tick(weights, tmp_path):
     weights.weigh(weights.burstable, 4)
     metrics = AgentMetrics()
-    agent = Agent(
-        node="n1", hierarchy=weights.tree.hierarchy(), pods_root=str(weights.tree.pods), state=State(tmp_path),
-        metrics=metrics, now=0.0, lease=5.0, patience=60.0,
-    )  # fmt: skip
+    agent = weights.tree.agent(State(tmp_path), metrics=metrics)
     agent.tick(1.0)
     agent._lock.release()
     assert metrics.registry.get_sample_value("punctual_guest_cpu_share_ratio") == weights.part(4)

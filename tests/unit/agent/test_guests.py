@@ -18,7 +18,6 @@ from punctual_agent import disk
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError, Hierarchy, NodeUse
 from punctual_agent.guests import SHORTEST, GuestsAndHosts, Seen
-from punctual_agent.metrics import AgentMetrics
 from punctual_agent.modes.guest import GuestMode
 from punctual_agent.modes.hold import HoldMode
 from punctual_agent.state import Saved, State
@@ -79,10 +78,7 @@ class Node:
         self.kill()
         self.folder.mkdir(exist_ok=True)
         self.tree.use_node(self.cpu)
-        self.agent = Agent(
-            node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
-            metrics=AgentMetrics(), now=self.now, lease=5.0, patience=60.0,
-        )  # fmt: skip
+        self.agent = self.tree.agent(State(self.folder), self.now)
 
     def kill(self):
         if self.agent is not None:

@@ -10,7 +10,6 @@ import pytest
 from punctual.wire import LineOrder, ResponseModel, SetPoint, SetPoints
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Hierarchy
-from punctual_agent.metrics import AgentMetrics
 from punctual_agent.state import State
 from punctual_agent.steering import Steering
 
@@ -60,10 +59,7 @@ class Node:
         if self.agent is not None:
             self.agent._lock.release()
         self.folder.mkdir(exist_ok=True)
-        self.agent = Agent(
-            node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
-            metrics=AgentMetrics(), now=self.now, lease=5.0, patience=60.0, wall=lambda: self.wall,
-        )  # fmt: skip
+        self.agent = self.tree.agent(State(self.folder), self.now, wall=lambda: self.wall)
 
     def cap(self, name):
         """What the cgroup files allow a program, cores."""
