@@ -174,7 +174,8 @@ class Application:
         """What says where the grid of the leader before is. None: nothing."""
         if self.on_grid is None or self.on_grid != placed(self.record):
             return None
-        return Kept(*self.on_grid, self.phases.begins(m.pod for m in self.members.values() if m.running))
+        pods = [m.pod for m in self.members.values() if m.running]
+        return Kept(*self.on_grid, self.phases.begins(pods), self.phases.half(pods))
 
     # what happens
 

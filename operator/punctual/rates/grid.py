@@ -1,8 +1,9 @@
 """The origin of the cluster's grid: the moment, of the leader's clock, from which all offsets count.
 
-A new leader has another clock than the one before, and the slices of pods are on the old grid already. It finds the
-origin in what their agents report, so that no slice moves. Until then it lets them only find out when their periods
-begin. If not all have said so after `LIMIT` seconds, it goes by those that have; without any, each origin is as good.
+A new leader has another clock than the one before, and the slices of restored applications are on the old grid already.
+It finds the origin in what agents report, so that no slice moves. Until then it lets them only find out when periods
+begin. Not all may have said so exactly after `LIMIT` seconds: then it goes by those that have said it at all. If there
+are none, each origin is as good.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,10 @@ from typing import Final, NamedTuple
 from punctual.rates.slots import PERIODS
 
 LIMIT: Final = 30.0
-"""So long agents may take to say when the periods of restored applications begin, s."""
+"""So long agents may take to say exactly when the periods of restored applications begin, s."""
+EXACT: Final = 0.0005
+"""So far may an agent be wrong, s. After its first exchanges with a busy leader it may be wrong by more, and slices
+would move by that once it knows better."""
 NEAR: Final = 0.001
 """Origins that are nearer than this agree, s."""
 VOTES: Final = 64
@@ -24,12 +28,18 @@ _SPAN: Final = max(PERIODS) / 1e6
 class Kept(NamedTuple):
     """A restored aligned application: its slot, and when a period of each pod begins, the oldest pod first.
 
-    ``begins`` has None for a pod of which it is not known yet.
+    ``begins`` has None for a pod of which it is not known yet. The others may be wrong by ``half`` seconds.
     """
 
     period: float
     offset: float
     begins: Sequence[float | None]
+    half: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether all pods tell, exactly."""
+        return None not in self.begins and self.half <= EXACT
 
 
 @dataclass(slots=True)
@@ -49,7 +59,7 @@ class GridOrigin:
             return False
         self._since = now if self._since is None else self._since
         patient = now - self._since < LIMIT
-        if patient and any(begins is None for each in kept for begins in each.begins):
+        if patient and not all(each.exact for each in kept):
             return False
         found = _voted(kept)
         self.begins = now if found is None else now - (now - found) % _SPAN

@@ -85,6 +85,10 @@ class PodPhases:
         """Return when a period of each pod begins; None: it is not known."""
         return [phase.seen.begins if (phase := self._pods.get(pod)) and phase.seen else None for pod in pods]
 
+    def half(self, pods: Iterable[str]) -> float:
+        """Return by how much what `begins` says of pods may be wrong, s."""
+        return max((phase.seen.half for pod in pods if (phase := self._pods.get(pod)) and phase.seen), default=0.0)
+
     def skew(self, pods: Iterable[str]) -> float | None:
         """Return the largest error of pods, s; None: none is known."""
         seen = [phase.seen for pod in pods if (phase := self._pods.get(pod))]

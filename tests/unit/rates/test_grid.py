@@ -25,6 +25,8 @@ TABLE = {
     "all tell": ((OLD,), 0.0, 5.05 % 0.8),
     "one does not tell": ((OLD._replace(begins=(5.08, None)),), 20.0, None),
     "one does not tell for long": ((OLD._replace(begins=(None, 7.18)),), LIMIT, 7.15 % 0.8),
+    "one does not tell exactly": ((OLD._replace(half=0.003),), 20.0, None),
+    "one does not tell exactly for long": ((OLD._replace(half=0.003),), LIMIT, 5.05 % 0.8),
     "none tells for long": ((OLD._replace(begins=(None, None)),), LIMIT, (NOW + LIMIT) % 0.8),
     "one has no pods": ((OLD._replace(begins=()),), 0.0, NOW % 0.8),
     "the longest period counts": ((OLD, LONG), 0.0, 0.25),
