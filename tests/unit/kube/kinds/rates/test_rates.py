@@ -270,7 +270,7 @@ async def test_aligned_slices_are_brought_to_agents_told_and_reconsidered_with_t
         stage.now = float(second)
         (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
         assert point.mode.grid.slice == pytest.approx(point.cap * point.period)
-        phase = wire.PhaseReport(begins=point.mode.grid.begins, half=0.0001, error=0.0002)
+        phase = wire.PhaseReport(begins=point.mode.grid.begins + 0.0002, half=0.0001, error=0.0002)
         stage.report(
             wire.PodReport(uid="p", cap=point.cap, period=point.period, phase=phase, throttled=1.0),
             bound=0.0001,
