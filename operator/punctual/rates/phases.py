@@ -28,6 +28,8 @@ class _Phase:
 
     off: float | None
     seen: PhaseSeen | None = None
+    told: PhaseSeen | None = None
+    """The last that was seen. An agent that begins again must search first."""
     clock: float | None = None
     heard: float | None = None
     """Its last report."""
@@ -44,6 +46,7 @@ class _Phase:
     def observe(self, at: float, seen: ReportedPod, clock: float | None) -> None:
         past = 0.0 if self.heard is None else min(max(at - self.heard, 0.0), MEMORY)
         self.heard, self.seen, self.clock = at, seen.phase, clock
+        self.told = seen.phase or self.told
         error = seen.phase and seen.phase.error
         if error is not None and abs(error) <= self.tolerance:
             self.off, self.steered = None, True
@@ -82,12 +85,12 @@ class PodPhases:
         return any(not phase.steered and not phase.is_off(now) for phase in self._pods.values())
 
     def begins(self, pods: Iterable[str]) -> list[float | None]:
-        """Return when a period of each pod begins; None: it is not known."""
-        return [phase.seen.begins if (phase := self._pods.get(pod)) and phase.seen else None for pod in pods]
+        """Return when a period of each pod begins, as it was last told; None: it is not known."""
+        return [phase.told.begins if (phase := self._pods.get(pod)) and phase.told else None for pod in pods]
 
     def half(self, pods: Iterable[str]) -> float:
         """Return by how much what `begins` says of pods may be wrong, s."""
-        return max((phase.seen.half for pod in pods if (phase := self._pods.get(pod)) and phase.seen), default=0.0)
+        return max((phase.told.half for pod in pods if (phase := self._pods.get(pod)) and phase.told), default=0.0)
 
     def skew(self, pods: Iterable[str]) -> float | None:
         """Return the largest error of pods, s; None: none is known."""

@@ -12,14 +12,16 @@ from pathlib import Path
 from trees import Tree
 
 from edge.link import within
-from edge.loop import Process
+from edge.loop import Process, near
 from edge.machines import offered
+from edge.timers import Timers
 from edge.users import IN_SPACE
 from edge.virtual import BEGIN
 from punctual import wire
 from punctual.kube.agents.identity import NODE_NAME
 from punctual.labels import JOB_UID_LABEL
 from punctual_agent.agent import Agent as Core
+from punctual_agent.aligned_pods import AlignedPods
 from punctual_agent.metrics import AgentMetrics
 from punctual_agent.operator_client import Answered, ExchangeError, question, understood
 from punctual_agent.rounds import Rounds
@@ -38,6 +40,7 @@ class Agent:
     def __init__(self, world, node, folder):
         self.world, self.node = world, node
         self.process = None
+        self._rate = near(world.random)
         (folder / "state").mkdir(parents=True)
         self._folders = Folders(world, node, folder)
         self._state = folder / "state"
@@ -45,7 +48,7 @@ class Agent:
 
     def begin(self):
         world = self.world
-        self.process = Process(f"agent-{self.node}", rate=world.random.uniform(0.9999, 1.0001))
+        self.process = Process(f"agent-{self.node}", rate=self._rate)
         token = f"token-{self.node}"
         user = {"username": world.account, "extra": {NODE_NAME: [self.node]}}
         world.server.reviews[token] = {"authenticated": True, "audiences": [wire.AUDIENCE], "user": user}
@@ -71,6 +74,7 @@ class Agent:
             patience=PATIENCE,
             wall=time.time,
         )
+        self._core.steer_by(Timers(self.world, time.monotonic, self.world.asked_rate))
         rounds = Rounds(self._core, mail.put, metrics, now + self.world.random.random())
         exchange = asyncio.create_task(self._exchange(token, mail, rounds))
         while not exchange.done():
@@ -109,6 +113,11 @@ class _Core(Core):
     def __init__(self, folders, **more):
         super().__init__(**more)
         self._folders = folders
+
+    def steer_by(self, timers):
+        """Steer the slices of aligned pods by these timers, without a thread."""
+        self.phases = timers
+        self._aligned = AlignedPods(timers)
 
     def tick(self, now):
         self._folders.work()
@@ -192,6 +201,10 @@ class Folders:
 
 
 def _limit(folder: Path):
-    """Return the CPU limit of a pod's container as (cores, period); None: it has none."""
-    quota, period = (folder / "c0" / "cpu.max").read_text().split()
-    return None if quota == "max" else (int(quota) / int(period), int(period) / 1e6)
+    """Return the CPU limit of a pod as (cores, period): its own or its container's. None: it has none."""
+    found = []
+    for part in (folder, folder / "c0"):
+        quota, period = (part / "cpu.max").read_text().split()
+        if quota != "max":
+            found.append((int(quota) / int(period), int(period) / 1e6))
+    return min(found, default=None)

@@ -15,10 +15,11 @@ LABEL = "app"
 
 @dataclass
 class Application:
-    """One pod. ``limit``: (cores, period), if an agent holds it."""
+    """One pod. ``limit``: (cores, period), if an agent holds it. ``phase``: when one of its periods began."""
 
     node: str
     at: float
+    phase: float
     count: float = 0.0
     limit: tuple | None = None
 
@@ -36,12 +37,17 @@ class Application:
 
 
 class Applications:
-    """All of them, by uid of the pod. ``lifted``: when limits were lifted although they were wanted."""
+    """All of them, by uid of the pod.
 
-    def __init__(self, machines):
+    ``lifted``: when limits were lifted although they were wanted. ``moves``: of the slices of aligned pods.
+    """
+
+    def __init__(self, machines, random):
         self._machines = machines
+        self._random = random
         self.found = {}
         self.lifted = []
+        self.moves = []
 
     def on(self, node, now):
         """Return those that run on a node, by uid, with their counts of now."""
@@ -49,7 +55,9 @@ class Applications:
         for body, life in self._machines.pods_on(node):
             if LABEL in (body["metadata"].get("labels") or {}) and now >= life.began:
                 uid = body["metadata"]["uid"]
-                there[uid] = self.found.setdefault(uid, Application(node, life.began))
+                if uid not in self.found:
+                    self.found[uid] = Application(node, life.began, self._random.random())
+                there[uid] = self.found[uid]
                 there[uid].advance(now)
         return there
 

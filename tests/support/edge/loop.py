@@ -46,6 +46,11 @@ class Thread:
         self.busy = 0.0  # until when it computes
 
 
+def near(random):
+    """Return how fast a machine's clock runs: within what agents assume of clocks, two of them together."""
+    return random.uniform(1 - 2e-5, 1 + 2e-5)
+
+
 WORLD = Process("world")
 THREAD = contextvars.ContextVar("thread")
 

@@ -1,6 +1,7 @@
 """Faults planted by hand at the edge, one at a time: does the net find them?
 
-Each is a module below ``operator/punctual/kube``, or of the agent, a piece of its text, and what stands there instead.
+Each is a module below ``operator/punctual/kube``, of the agent or of the rates, a piece of its text, and what stands
+there instead.
 """
 
 import shutil
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-AGENT = "punctual_agent/"
+ELSEWHERE = {"punctual_agent": "node-agent", "rates": "operator/punctual"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Mutant:
     @property
     def path(self):
         """The module's path below the root."""
-        return Path("node-agent" if self.module.startswith(AGENT) else "operator/punctual/kube", self.module)
+        return Path(ELSEWHERE.get(self.module.partition("/")[0], "operator/punctual/kube"), self.module)
 
     def plant(self, folder):
         """Copy operator and agent into a folder, with the fault; return the folder."""
@@ -233,6 +234,12 @@ MUTANTS = (
         "kinds/rates/rates.py",
         "            self._mailbox.put(RateDeleted(known.uid))",
         "            pass",
+    ),
+    Mutant(
+        "an agent that begins again takes back what it told of phases",
+        "rates/phases.py",
+        "        self.told = seen.phase or self.told",
+        "        self.told = seen.phase",
     ),
     # reports
     Mutant(

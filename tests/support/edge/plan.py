@@ -283,16 +283,22 @@ HELD, CORES = 0.2, 4
 
 
 def _held(rng, nodes):
-    """Return a pod of an application, and a target rate that holds it."""
+    """Return the pods of an application, and a target rate that holds them. Two are aligned."""
     if rng.random() >= HELD or sum(map(int, nodes.values())) < CORES:
         return []
     spec = {"containers": [{"name": "main", "image": "forever", "resources": {"requests": {"cpu": f"{ALONE}"}}}]}
-    meta = {"name": "solver", "namespace": SPACE, "labels": {LABEL: "solver"}}
-    pod = {"metadata": meta, "spec": {**spec, "nodeSelector": {"pool": POOL}}}
     rate = {"pool": POOL, "selector": {"matchLabels": {LABEL: "solver"}}, "rate": rng.choice(("40%", "60%"))}
     if rng.random() < OFTEN:
         rate["maxRate"] = f"{PACE:.0f}/s"
-    acts = [Act(0.5, "make pod", "pods/solver", value=pod)]
+    names = ["solver"]
+    if rng.random() < OFTEN:
+        rate["coscheduling"] = "Aligned"
+        names.append("solver-b")
+    acts = []
+    for name in names:
+        meta = {"name": name, "namespace": SPACE, "labels": {LABEL: "solver"}}
+        pod = {"metadata": meta, "spec": {**spec, "nodeSelector": {"pool": POOL}}}
+        acts.append(Act(0.5, "make pod", f"pods/{name}", value=pod))
     acts.append(_made("TargetRate", rng.uniform(1, 60), "solver", rate))
     if rng.random() < OFTEN:
         acts.append(Act(rng.uniform(20, 100), "edit rate", "solver", rng.uniform(5, 40), "50%"))

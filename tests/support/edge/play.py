@@ -21,7 +21,7 @@ from edge.loop import Loop, Process
 from edge.machines import Machines
 from edge.plan import HARMLESS, POOL, SPACE
 from edge.replica import ACCOUNT, SYSTEM, Replica, client_of
-from edge.users import POOLS, Users
+from edge.users import IN_SPACE, POOLS, Users
 from edge.virtual import BEGIN
 
 SETTLE = 400.0
@@ -53,7 +53,7 @@ class World(Users, Faults):
         self.lines = []
         self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.note_write)
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))
-        self.applications = Applications(self.machines)
+        self.applications = Applications(self.machines, random.Random(f"timers {seed}"))
         self.replicas, self.agents = {}, {}
         self.watches = {}  # by process
         self.wishes = {}  # by name
@@ -91,6 +91,13 @@ class World(Users, Faults):
             self.trespasses.append(line)
 
     # what parts of it ask
+
+    def asked_rate(self):
+        """Return what asks for the slices of aligned pods, as it is now: the TargetRate and its Pool."""
+        return tuple(
+            there and (there["metadata"]["uid"], there["metadata"]["generation"])
+            for there in map(self.server.store.objects.get, (f"{IN_SPACE}/targetrates/solver", f"{POOLS}/{POOL}"))
+        )
 
     def loses(self, process):
         """Return whether an event of kopf's is lost."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 
 from edge.link import Session
-from edge.loop import Process
+from edge.loop import Process, near
 from edge.watches import SimWatches
 from punctual.kube.agents.report_server import ReportServer
 from punctual.kube.cluster.access import Access
@@ -151,7 +151,7 @@ class Replica:
         """Start a process."""
         self.over = False
         loop, random = self.world.loop, self.world.random
-        self.process = Process(self.name, rate=random.uniform(0.9999, 1.0001), epoch=random.uniform(0, 1e5))
+        self.process = Process(self.name, rate=near(random), epoch=random.uniform(0, 1e5))
         self.process.wall = random.uniform(-0.5, 0.5)
         self.context = loop.context_of(self.process)
         loop.create_task(self._run(), context=self.context)

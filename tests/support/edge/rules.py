@@ -5,6 +5,7 @@ from chaos_lib import ledger
 from edge.applications import ALONE
 from edge.users import IN_SPACE
 from edge.virtual import BEGIN
+from punctual.control.phase import wrap
 from punctual.errors import Fenced
 
 
@@ -17,6 +18,8 @@ def broken(world, writes):
     wrong += world.history.wrong
     wrong += _crowded(world)
     wrong += _held(world)
+    wrong += _moved(world)
+    wrong += _together(world)
     former = [(wish, scribe.jobs[uid]) for uid, wish in world.former.items() if uid in scribe.jobs]
     for wish, job in former:
         wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [job], pods, world.struck)]
@@ -51,8 +54,35 @@ def _held(world):
                 yield f"solver has {got:.0%} of its CPU, its target is {wanted:.0%}: {status}"
 
 
+def _moved(world):
+    """Return the moves of slices that nothing asked for: a takeover, or an agent that begins again, moves none."""
+    asked = {}
+    for move in world.applications.moves:
+        before, asked[move.uid] = asked.get(move.uid), move.asked
+        if before == move.asked and abs(move.by) > SMALL:
+            yield f"the slices of {move.uid} moved by {1000 * move.by:.1f} ms at {move.at:.1f}, asked as before"
+
+
+def _together(world):
+    """Return how far apart the slices of an aligned application begin at the end, if that is too far."""
+    rate = world.server.store.objects.get(f"{IN_SPACE}/targetrates/solver") or {}
+    status, now = rate.get("status") or {}, BEGIN + world.loop.now
+    if "offset" not in status:
+        return
+    period, phases = float(status["period"]), []
+    for node in world.plan.nodes:
+        phases += [app.phase for app in world.applications.on(node, now).values()]
+    apart = max((abs(wrap(one - phases[0], period)) for one in phases), default=0.0)
+    if apart > APART:
+        yield f"the slices of solver begin {1000 * apart:.1f} ms apart: {status}"
+
+
 EPSILON = 0.05
 """How far the CPU of a held pod may be from its target."""
+SMALL = 0.005
+"""A move of slices by fewer seconds follows a clock that is known better, or drifts."""
+APART = 0.01
+"""Seconds by which the slices of two pods may begin apart: both agents may be wrong about the leader's clock."""
 LATE = 2.0
 """Seconds after the start of a window within which the last pod must have ended."""
 BEFORE = 60.0

@@ -3,6 +3,8 @@
 Each is played like a seed. A story that a mend belongs to is played with the mend taken back, too: it must fail then.
 """
 
+from dataclasses import replace
+
 from chaos_lib.jobs import Wish
 
 from edge.plan import OURS, POOL, SPACE, Act, Plan
@@ -76,6 +78,15 @@ HELD = (
     }),
 )  # fmt: skip
 """A pod of an application, and the target rate that holds it."""
+ALIGNED = (
+    *(replace(HELD[0], target=f"pods/{name}", value={
+        **HELD[0].value, "metadata": {**HELD[0].value["metadata"], "name": name},
+    }) for name in ("solver", "solver-b")),
+    replace(HELD[1], value={
+        **HELD[1].value, "spec": {**HELD[1].value["spec"], "coscheduling": "Aligned"},
+    }),
+)  # fmt: skip
+"""Two pods of an application with aligned slices."""
 
 
 STORIES = {
@@ -212,5 +223,14 @@ STORIES = {
         Act(41, "kill agent", "n2", 3),
         Act(60, "edit rate", "solver", 20, "60%"),
         Act(110, "unmake", "targetrates/solver"),
+    ),
+    "aligned slices stay where they are under the next leaders, and under other agents": _plan(
+        *ALIGNED,
+        Act(40, "kill", "leader", 5),
+        Act(80, "kill agent", "n1", 3),
+        Act(110, "freeze", "leader", 40),
+        Act(170, "kill", "leader", 3),
+        Act(171, "kill agent", "n2", 8),
+        Act(172, "kill agent", "n1", 3),
     ),
 }  # fmt: skip

@@ -87,6 +87,11 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
             "solver got all its CPU at",
         ),
         (
+            "aligned slices stay where they are under the next leaders, and under other agents",
+            "an agent that begins again takes back what it told of phases",
+            "moved by",
+        ),
+        (
             "a worker is slow, and stops early where it is asked to",
             "an agent does not say which end a worker honours",
             "slow: promise not kept",

@@ -102,3 +102,13 @@ def test_another_place_in_the_grid_takes_time_again():
     phases.observe(50.0, ReportedPod("p", 1, 0.0, 0.4, 0.1, phase()), 0.0)
     phases.restart(60.0)
     assert phases.verdict(61.0, PODS[:1], SLICE, fills=True).reason == "Steering"
+
+
+def test_what_an_agent_told_counts_until_it_tells_again():
+    """An agent that begins again has to search first: a new leader would forget where the slices are."""
+    phases = PodPhases()
+    phases.select(("p",), 0.0)
+    phases.observe(1.0, ReportedPod("p", 1, 0.0, 0.4, 0.1, phase(), 1.0), 0.0003)
+    phases.observe(2.0, ReportedPod("p", 1, 0.0, 0.4, 0.1, None, 1.0), 0.0003)
+    assert phases.begins(("p",)) == [100.0]
+    assert phases.half(("p",)) == 0.0001
