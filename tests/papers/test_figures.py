@@ -175,7 +175,7 @@ def test_7_5_what_a_processor_has_that_falls_silent_never_ends(silent, finish):
     assert {chunk.processor for chunk in found.chunks if chunk.end > 110.0} <= {0}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_7_5_who_is_not_told_of_a_failure_breaks_half_of_what_it_promises_unless_it_is_controlled():
     open_, closed, told = (
         chapter7.Failing(how, seen).run(1, Size(1, 0.2))["missed"]
