@@ -24,6 +24,7 @@ from collections.abc import Callable, Container, Mapping
 
 from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.aligned_memory import AlignedMemory
 from punctual_agent.aligned_pods import AlignedPods
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
 from punctual_agent.metrics import AgentMetrics
@@ -79,6 +80,7 @@ class Agent:
         self._guests = NodeGuests(hierarchy)
         self.phases = Phases(self._actuator, state)
         self._aligned = AlignedPods(self.phases)
+        self._aligned_memory = AlignedMemory(hierarchy)
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -128,6 +130,7 @@ class Agent:
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
         self._aligned.steer(self._pods.values(), now, may_write=may_write)
+        self._aligned_memory.look(now, self._pods.values())
         self._sequence += 1
         self.ticked = now
         self._measure(now, node, hosts, may_write=may_write)
@@ -168,6 +171,7 @@ class Agent:
             pod.progress.application |= pod.mode.own
             self._steering.tell(uid, point, now)
             self._aligned.tell(uid, point.mode, answer.epoch)
+            self._aligned_memory.tell(uid, point.mode)
             if may_write and isinstance(before, GuestMode) and not isinstance(pod.mode, GuestMode):
                 self._guests.release(pod)
         released = self._release(points) if answer.applications_complete else []
@@ -235,6 +239,7 @@ class Agent:
         self._actuator.forget(uid)
         self._steering.forget(uid)
         self._aligned.forget(uid)
+        self._aligned_memory.forget(uid)
         self._save(self.epoch)
 
     def _read_files(self, now: float) -> None:
@@ -386,6 +391,7 @@ class Agent:
             followed=self._steering.report(pod.uid, now),
             phase=self._aligned.report(pod.uid, now),
             throttled=self._aligned.throttled(pod.uid),
+            memory=self._aligned_memory.short(pod.uid),
         )
 
 

@@ -57,7 +57,7 @@ def memory_of(hierarchy: Hierarchy, pod: str) -> Memory:
 
     Raises VanishedError if the pod is gone or the kernel does not count memory, and CgroupError.
     """
-    folder, read = _folder(hierarchy, pod), hierarchy.reader(pod)
+    folder, read = memory_folder(hierarchy, pod), hierarchy.reader(pod)
     charged = int(read(f"{folder}/memory.{'current' if hierarchy.version == 'v2' else 'usage_in_bytes'}"))
     counters = read(f"{folder}/memory.stat")
     inactive, active = (
@@ -106,7 +106,7 @@ class Marks:
         """What the kernel has. None: nothing, or it is not known while the kubelet has made no folder."""
         if self._kind is None:
             kind: Kind = "high" if self._hierarchy.version == "v2" else "soft"
-            files = [f"{_folder(self._hierarchy, one)}/{_MARK[kind]}" for one in self._hierarchy.kubepods]
+            files = [f"{memory_folder(self._hierarchy, one)}/{_MARK[kind]}" for one in self._hierarchy.kubepods]
             if any(os.path.exists(file) for file in files):  # noqa: PTH110  paths are strings here
                 self._kind = kind
         return self._kind
@@ -151,9 +151,9 @@ class Marks:
                 self._done.put((pod, mark, None))
 
     def _path(self, pod: str) -> str:
-        return f"{_folder(self._hierarchy, pod)}/{_MARK[self.kind or 'high']}"
+        return f"{memory_folder(self._hierarchy, pod)}/{_MARK[self.kind or 'high']}"
 
 
-def _folder(hierarchy: Hierarchy, pod: str) -> str:
-    """Return the folder of a pod in the tree of memory."""
+def memory_folder(hierarchy: Hierarchy, pod: str) -> str:
+    """Return the folder of a pod, or of a container, in the tree of memory."""
     return f"{hierarchy.memory}{pod.removeprefix(hierarchy.cpu)}"

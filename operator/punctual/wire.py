@@ -89,6 +89,17 @@ class PhaseReport(_Message):
     """Moves in a row that did not bring it onto the grid."""
 
 
+class MemoryShort(_Message):
+    """Memory is short for a pod: it pages, or its node has hardly any left."""
+
+    used: Count
+    """Bytes that the kernel counts for the pod, or for that of its containers which is closest to its limit. 0: not
+    known."""
+    limit: Count | None = None
+    """The limit of that memory, bytes. None: it has none."""
+    cause: Literal["pod", "node"]
+
+
 class PodReport(_Message):
     """The state of one pod since the last report."""
 
@@ -125,6 +136,8 @@ class PodReport(_Message):
     throttled: Annotated[float, Field(ge=0, le=1)] | None = None
     """Part of its periods of the last second in which a pod with a grid used up its cap. None: it has no grid, or did
     not run."""
+    memory: MemoryShort | None = None
+    """None: memory is not short, or the order for the pod does not ask for this."""
 
 
 class Hosts(_Message):
@@ -251,6 +264,8 @@ class ApplicationOrder(_Message):
     kind: Literal["Application"] = "Application"
     grid: GridOrder | None = None
     """None: its slices may begin at any moments."""
+    watch_memory: bool = False
+    """The agent reports when memory is short for the pod: others wait for it. It reads more files then."""
 
 
 class GuestOrder(_Message):

@@ -182,6 +182,26 @@ class Tree:
         _set(here / name, f"{held + active + inactive}\n")
         _set(here / "memory.stat", f"anon {held}\n{stat}slab 9\n")
 
+    def limit_memory(self, folder: Path, limit: int | None) -> None:
+        """Set the memory limit of a pod or a container, bytes."""
+        name, none = ("memory.max", "max") if self.version == "v2" else ("memory.limit_in_bytes", (1 << 63) - 4096)
+        _set(self.memory(folder) / name, f"{none if limit is None else limit}\n")
+
+    def page(self, folder: Path, *, faults: int, at_limit: int) -> None:
+        """Set the counters of major page faults of a pod, and of how often it or a container reached its limit."""
+        here = self.memory(folder)
+        if self.version == "v2":
+            _set(here / "memory.stat", f"anon 5\npgfault 99999\npgmajfault {faults}\nworkingset_refault_anon 0\n")
+            _set(here / "memory.events", f"low 0\nhigh 0\nmax {at_limit}\noom 0\noom_kill 0\n")
+        else:  # it tells the numbers of the folder alone, too
+            _set(here / "memory.stat", f"cache 5\npgmajfault 0\ntotal_pgfault 99999\ntotal_pgmajfault {faults}\n")
+            _set(here / "memory.failcnt", f"{at_limit}\n")
+
+    def wait_for_memory(self, folder: Path, *, recent: float, total: float) -> None:
+        """Set the pressure of a pod's memory: per cent of the last ten seconds, and seconds in all. v1 has none."""
+        text = f"some avg10=99.00 avg60=9.00 avg300=1.00 total=99000000\nfull avg10={recent:.2f} avg60=1.00 avg300=0.00"
+        _set(self.memory(folder) / "memory.pressure", f"{text} total={total * 1e6:.0f}\n")
+
     def remove(self, folder: Path) -> None:
         """End a pod's or a container's cgroup."""
         for tree in self._trees:

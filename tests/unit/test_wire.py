@@ -99,6 +99,29 @@ def test_reports_of_the_release_before_and_of_a_later_one_are_read():
     assert Report.model_validate_json(json.dumps(later)).modes == ("Hold", "Unheard")
 
 
+@pytest.mark.parametrize("used", [-1, 2**63, 1.5, "much", None])
+@pytest.mark.parametrize("field", ["used", "limit"])
+def test_memory_that_no_kernel_counts_is_refused(field, used):
+    memory = {"used": 5, "limit": 7, "cause": "pod"}
+    assert PodReport.model_validate({"uid": "p", "memory": memory}).memory.limit == 7
+    if (field, used) == ("limit", None):
+        return  # there is none
+    with pytest.raises(ValidationError):
+        PodReport.model_validate({"uid": "p", "memory": {**memory, field: used}})
+
+
+def test_memory_has_a_known_cause_and_an_agent_of_the_release_before_reports_none():
+    assert PodReport.model_validate({"uid": "p"}).memory is None
+    with pytest.raises(ValidationError):
+        PodReport.model_validate({"uid": "p", "memory": {"used": 5, "cause": "moon"}})
+
+
+def test_an_operator_of_the_release_before_asks_for_no_memory():
+    order = {"kind": "Application", "grid": {"begins": 1.5, "slice": 0.03}}
+    point = SetPoint.model_validate({"uid": "p", "cap": 0.3, "rest_cap": 0.3, "mode": order})
+    assert not point.mode.watch_memory
+
+
 def test_all_modes_come_back_from_the_wire():
     assert SetPoints.model_validate_json(encoded(NOW, tuple(MODES))) == NOW
     assert {type(point.mode) for point in NOW.pods} == set(get_args(Order)), "a mode more needs a line here"

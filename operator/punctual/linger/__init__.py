@@ -1,1 +1,1 @@
-"""Guests on capacity that a node's own work (its hosts) leaves: when one stays on a busy node, and when it moves."""
+"""Work beside other work on a node: when a guest stays on a busy node or moves, and when memory is short."""
