@@ -66,6 +66,7 @@ NO_PROGRESS: Final = "NoProgress"  # no selected pod reports iterations: only it
 NOT_COUNTED: Final = "NotCounted"  # Prometheus does not say how many iterations a pod has done
 COUNT_FELL: Final = "CountFell"  # the iterations of a pod went back
 CAP_NOT_IN_FORCE: Final = "CapNotInForce"  # a pod's limit is not the one asked for, or its agent is silent
+MEMORY_SHORT: Final = "MemoryShort"  # memory of an aligned pod is short: all have the least CPU for a while
 SLICES_DO_NOT_FIT: Final = "SlicesDoNotFit"  # on a node, no moments are free for the slices of an aligned application
 SLICE_TOO_LONG: Final = "SliceTooLong"  # the slice is longer than maxSlice of the pool at each allowed period
 ALIGNED: Final = "Aligned"  # the slices of all pods begin at the same moments

@@ -10,6 +10,7 @@ from punctual.rates.model import (
     HoldPod,
     Member,
     MembersSeen,
+    MemorySeen,
     PhaseSeen,
     PodsReported,
     RateApplied,
@@ -37,6 +38,8 @@ PHASES = st.none() | st.builds(
     moves=st.integers(0, 2**62),
     failed=st.integers(0, 2**62),
 )
+SIZES = st.integers(0, 2**63 - 1)
+MEMORY = st.builds(MemorySeen, SIZES, st.none() | SIZES, st.sampled_from(("pod", "node")))
 RECORDS = st.builds(
     Record,
     target=st.none() | PARTS,
@@ -128,15 +131,16 @@ class Rates(RuleBasedStateMachine):
         phase=PHASES,
         throttled=st.none() | st.floats(0, 1),
         clock=st.none() | st.floats(0, 1e10),
+        memory=st.none() | MEMORY,
     )
-    def report(self, *, node, more, written, obeys, after, phase, throttled, clock):
+    def report(self, *, node, more, written, obeys, after, phase, throttled, clock, memory):
         self.now += after
         lines = []
         for pod, hold in self.held.items():
             self.done[pod] = max(self.done.get(pod, 0) + more, 0)
             cap, period = (hold.cap, hold.period) if obeys else (None, None)
             done = self.done[pod] if written is not None else None
-            lines.append(ReportedPod(pod, done, written, cap, period, phase, throttled))
+            lines.append(ReportedPod(pod, done, written, cap, period, phase, throttled, memory))
         self.step(PodsReported(node, self.now, tuple(lines), clock))
 
     @invariant()
@@ -146,6 +150,18 @@ class Rates(RuleBasedStateMachine):
             assert hold.cap <= cpus[hold.pod] * (1 + 1e-9)
             assert hold.cap * hold.period >= QUOTA * (1 - 1e-9)
             assert 0.001 <= hold.period <= 1.0
+
+    @invariant()
+    def the_pods_of_an_application_have_one_share_of_their_cpu(self):
+        for uid, pods in self.members.items():
+            assert len({(hold.cap, hold.period) for m in pods if (hold := self.held.get(m.pod))}) <= 1, uid
+
+    @invariant()
+    def the_status_of_an_application_at_the_floor_keeps_its_pair(self):
+        for uid, status in self.statuses.items():
+            if uid in self.rates and status.on_target and status.on_target.reason == "MemoryShort":
+                assert status.utilization >= status.target / 2 - 1e-9
+                assert {h.cap for m in self.members[uid] if (h := self.held.get(m.pod))} <= {QUOTA / status.period}
 
     @invariant()
     def at_no_moment_slices_on_the_grid_need_more_cores_than_a_node_has(self):

@@ -140,6 +140,8 @@ class Held:
     """How well agents know it."""
     throttled: float = 1.0
     """Part of the periods in which pods on the grid use up their slices."""
+    short: dict = field(default_factory=dict)
+    """What the agents report of pods that are short of memory."""
     writes: bool = True
     scrape: float = 0.0
     """Seconds between two scrapes by Prometheus, the pods one after the other; 0: the counts are read from files."""
@@ -186,7 +188,8 @@ class Held:
                     period = 0.1  # the limit is the pod's own: its period, too
                 phase = ranks.steer(r, hold, self.clock)
                 throttled = self.throttled if hold.grid else None
-                line = ReportedPod(pod.pod, done, written, cap, period, phase, throttled)
+                memory = self.short.get(pod.pod)
+                line = ReportedPod(pod.pod, done, written, cap, period, phase, throttled, memory)
                 lines.setdefault(pod.node, []).append(line)
                 ranks.cap(self.now, r, hold.cap, hold.period)
         if self.reports:

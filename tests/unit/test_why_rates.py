@@ -47,6 +47,13 @@ CASES = {
         body(FITS, ("OnTarget", "False", "Unreachable", "35%"), **NUMBERS),
         (HELD, "It is not on target (Unreachable): 35%."),
     ),
+    "short of memory": (
+        body(FITS, ("OnTarget", "False", "MemoryShort", "pod default/p pages: raise its memory limit"), **NUMBERS),
+        (
+            "2 pods in pool main shall run at 40% of the rate alone.",
+            "It is not on target (MemoryShort): pod default/p pages: raise its memory limit.",
+        ),
+    ),
     "without progress": (
         body(FITS, ("OnTarget", "Unknown", "NoProgress", "no file"), **NUMBERS),
         (HELD, "Whether it is on target is not known (NoProgress): no file."),

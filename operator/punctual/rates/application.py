@@ -13,6 +13,10 @@ application's at least: the rate is known to within ε / 2 of itself.
 
 An aligned application has a place in the cluster's grid. Its law keeps the period of that place, and only the slice
 moves. While its rate alone is measured, its pods have all their CPU and are not on the grid.
+
+If memory of one pod of an aligned application runs short, all its pods are at the *floor* for a while: the kernel's
+least quota, in the same periods, so that their phases stay. This also holds while the rate alone is measured, which
+would be too low otherwise. Nothing is learned from that time.
 """
 
 from collections.abc import Iterable
@@ -33,7 +37,7 @@ from punctual.control.rate import (
     RateDecision,
     Reason,
 )
-from punctual.rates.counts import PodCounts, Window
+from punctual.rates.counts import IN_FORCE, Counts
 from punctual.rates.grid import Kept
 from punctual.rates.model import (
     UNRECORDED,
@@ -44,11 +48,12 @@ from punctual.rates.model import (
     PodsCounted,
     Record,
     ReportedPod,
-    ScrapedCount,
     TargetRate,
     longest_run,
 )
+from punctual.rates.paging import BackOff
 from punctual.rates.phases import PodPhases
+from punctual.rates.scrapes import Scrapes
 from punctual.rates.slots import PERIODS
 from punctual.verdict import Verdict
 
@@ -60,10 +65,6 @@ MEASURED_ITERATIONS: Final = 3
 SILENT_SECONDS: Final = 60.0
 SILENT_ITERATIONS: Final = 10.0
 """A pod that makes no progress for so long, whichever is longer, is stalled."""
-UNCOUNTED: Final = 30.0
-"""So long Prometheus may fail, or may not have scraped a new pod yet, before this is said."""
-IN_FORCE: Final = 15.0
-"""Seconds after which a pair is in force unless something is wrong."""
 LONGEST: Final = 1.0
 """The kernel's longest period, s."""
 
@@ -88,6 +89,7 @@ class Application:
     place: Place | None = None
     """In the cluster's grid. None: it is not aligned."""
     phases: PodPhases = field(default_factory=PodPhases)
+    paging: BackOff = field(default_factory=BackOff)
     changed: bool = False
     """What its pods are to be held at has changed since this was last set to False."""
     _ceiling: float = 1.0
@@ -95,15 +97,10 @@ class Application:
     _on_target: bool = False
     """The pair has held the target, as far as reports say, or as an earlier leader has said."""
     _word: Reason = "Start"
-    _counts: dict[str, PodCounts] = field(default_factory=dict)
-    _scraped: dict[str, ScrapedCount] = field(default_factory=dict)
-    """The last counts that Prometheus has said, by pod."""
-    _flaw: str = ""
-    """What was wrong with its last answer."""
-    _sound: float | None = None
-    """The last time when nothing was wrong, or when it was asked first."""
+    _counts: Counts = field(default_factory=Counts)
+    _scrapes: Scrapes = field(default_factory=Scrapes)
     _asked: float = 0.0
-    """When the pair was decided, or a pod came."""
+    """When the caps were decided, or a pod came."""
 
     def __post_init__(self) -> None:
         self.target, self.max_rate, self.seen = self.record.target, self.record.max_rate, self.record.rate
@@ -115,9 +112,8 @@ class Application:
     def ask(self, rate: TargetRate) -> None:
         """Take in what is asked now."""
         if rate.query != self.rate.query:
-            self._scraped, self._flaw, self._sound = {}, "", None
-            for counts in self._counts.values():
-                counts.forget()
+            self._scrapes = Scrapes()
+            self._counts.forget()
         self.rate = rate
 
     def select(self, members: Iterable[Member], now: float) -> None:
@@ -125,9 +121,11 @@ class Application:
         before, self.members = self.members, {m.pod: m for m in members}
         if self.members.keys() - before.keys():
             self._asked = now
-        self._counts = {pod: counts for pod, counts in self._counts.items() if pod in self.members}
-        self._scraped = {pod: count for pod, count in self._scraped.items() if pod in self.members}
+        self._counts.select(self.members.values())
+        self._scrapes.select(self.members)
         self.phases.select(self.members, now)
+        if self.paging.at_floor and self.paging.pod not in self.members:
+            self._come_back(now)
         self.changed = True
 
     def hold(self, target: float, ceiling: float, now: float, place: Place | None = None) -> None:
@@ -141,14 +139,16 @@ class Application:
             self.phases.restart(now)
         if self.rate.max_rate is not None and not _alike(self.rate.max_rate, self.max_rate):
             self.max_rate, self._law, self._on_target = self.rate.max_rate, None, False
+        if self.paging.at_floor and place is None:
+            self._come_back(now)
         self._aim(now)
 
     def release(self) -> None:
         """Hold it no longer. What was measured stays."""
         if self.pair is not None:
             self.target = self.pair = self._law = self.seen = self.place = None
-            self._counts.clear()
-            self.changed = True
+            self._counts, self.paging, self.changed = Counts(), BackOff(), True
+            self._counts.select(self.members.values())
 
     @property
     def on_grid(self) -> Place | None:
@@ -167,7 +167,8 @@ class Application:
         if place := self.on_grid:
             begins = None if origin is None else origin + place.offset
             grid = Grid(begins, longest_run(self.members.values()) * self.pair.slice)
-        return [HoldPod(m.pod, m.node, _cap(m, self.pair), self.pair.period, grid) for m in self.members.values()]
+        period, watch = self.pair.period, self.place is not None
+        return [HoldPod(m.pod, m.node, self._cap(m, self.pair), period, grid, watch) for m in self.members.values()]
 
     @property
     def kept(self) -> Kept | None:
@@ -181,41 +182,38 @@ class Application:
 
     def count(self, event: PodsCounted) -> None:
         """Take in what Prometheus answered. The next reports of the pods are taken with these counts."""
-        if event.query != self.rate.query:
-            return  # the query was edited meanwhile
-        for count in event.counts:
-            before = self._scraped.get(count.pod)
-            # of two replicas of Prometheus, one may be behind
-            if count.pod in self.members and (before is None or count.at > before.at):
-                self._scraped[count.pod] = count
-        self._flaw = event.flaw
-        if not event.flaw or self._sound is None:
-            self._sound = event.at
+        if event.query == self.rate.query:  # else it was edited meanwhile
+            self._scrapes.observe(event, self.members)
 
     def observe(self, at: float, seen: ReportedPod, clock: float | None = None) -> None:
         """Take in a pod's line of a report. ``clock``: by how much its agent may be wrong about ``at``, s."""
         member = self.members.get(seen.pod)
         if member is None or self.pair is None:
             return
-        self.phases.observe(at, seen, clock)
+        if self.place and seen.memory and self.paging.report(at, member, seen.memory):
+            self._go_down(at)
+        self.phases.observe(at, seen, clock, at_floor=self.paging.at_floor)
         if self.rate.query is not None:
-            count = self._scraped.get(seen.pod)
+            count = self._scrapes.counts.get(seen.pod)
             seen = seen._replace(done=count and count.done, written=count and at - count.at)
-        counts = self._counts.setdefault(seen.pod, PodCounts(at))
         # a pod with all its CPU may have it by its own limit, in another period
         period = self.pair.period if self.pair.utilization < 1.0 else None
-        counts.observe(at, seen, cap=_cap(member, self.pair), period=period)
+        self._counts.observe(at, seen, cap=self._cap(member, self.pair), period=period)
 
     def step(self, now: float) -> None:
         """Decide, if there is something to decide from."""
         if self.pair is None or self.target is None:
             return
+        if self.paging.is_over(now):
+            self._come_back(now)
+        if self.paging.at_floor:
+            return
         if self.max_rate is None:
             self._measure(now)
             return
-        if WINDOW * self.max_rate * self.target >= 2.0:  # it costs little to leave out what ran under another pair
-            self._begin_in_force()
-        window = self._closed(now, WINDOW, self._exact)
+        # where iterations are short, it costs little to leave out what ran under another pair
+        self._counts.begin_in_force(only_anew=WINDOW * self.max_rate * self.target < 2.0)
+        window = self._counts.closed(now, WINDOW, self._exact, self._patience)
         if window is None or self._law is None:
             return
         self.seen = window.rate / self.max_rate
@@ -227,38 +225,23 @@ class Application:
 
     def _measure(self, now: float) -> None:
         """Measure the rate alone, from the moment on from which the pods have their CPU."""
-        self._begin_in_force()
-        window = self._closed(now, MEASURED_SECONDS, max(MEASURED_ITERATIONS, self._exact))
+        self._counts.begin_in_force(only_anew=False)
+        window = self._counts.closed(now, MEASURED_SECONDS, max(MEASURED_ITERATIONS, self._exact), self._patience)
         if window is not None and window.share == 1.0:
             self.max_rate = window.rate
         self._aim(now)
 
-    def _begin_in_force(self) -> None:
-        """Let no window begin before its pod had the present pair."""
-        for counts in self._reporting():
-            if counts.begin and counts.in_force is not None and counts.begin.at < counts.in_force:
-                counts.next_window()
+    def _go_down(self, now: float) -> None:
+        """Let all pods have the least CPU. What was measured is not what they do there."""
+        self.seen, self._on_target = None, False
+        self._asked, self.changed = now, True
+        self._counts.change()
 
-    def _closed(self, now: float, seconds: float, iterations: int = 1) -> Window | None:
-        """Return the slowest pod's window, and begin the next one; None: it goes on.
-
-        It waits neither for a pod that is stalled nor for one of a node without reports.
-        """
-        heard = [counts for counts in self._reporting() if now - counts.heard <= IN_FORCE]
-        reporting = [counts for counts in heard if counts.silent <= self._patience]
-        windows = [counts.window() for counts in reporting]
-        ended = [w for w in windows if w is not None and w.seconds >= seconds and w.iterations >= iterations]
-        if not ended or len(ended) < len(windows):
-            return None
-        for counts in reporting:
-            counts.next_window()
-        slowest = min(ended, key=lambda window: window.rate)
-        return slowest._replace(share=min(window.share for window in ended))
-
-    def _reporting(self) -> list[PodCounts]:
-        """Return the counts of the pods that run and have ever made progress."""
-        known = ((self._counts.get(m.pod), m) for m in self.members.values())
-        return [counts for counts, m in known if m.running and counts is not None and counts.last is not None]
+    def _come_back(self, now: float) -> None:
+        """Let all pods have the CPU of the pair again."""
+        self.paging.come_back(now)
+        self._asked, self.changed = now, True
+        self._counts.resume(now)
 
     @property
     def _exact(self) -> int:
@@ -279,8 +262,8 @@ class Application:
         if self.max_rate is None:
             # without progress there is nothing to measure; a leader before this one may have waited for it already
             waited = self.record.max_rate is None and (self.record.utilization or 1.0) < 1.0
-            silent = waited or any(c.silent > SILENT_SECONDS for c in self._counts.values())
-            wait = bool(self._reporting()) or not silent
+            silent = waited or any(c.silent > SILENT_SECONDS for c in self._counts.pods.values())
+            wait = bool(self._counts.reporting) or not silent
             share, period = (1.0 if wait else self.target), limits.clamp(LONGEST, self.target)
             if self.place and not wait:
                 period = self.place.period
@@ -321,8 +304,7 @@ class Application:
         self._word = decision.reason
         if decision.pair != self.pair:
             self.pair, self._asked, self.changed = decision.pair, now, True
-            for counts in self._counts.values():
-                counts.in_force = None
+            self._counts.change()
 
     # how it stands
 
@@ -336,10 +318,12 @@ class Application:
             return Verdict("Unknown", reasons.NO_PODS, text)
         if text := self._not_in_force(running, now):
             return Verdict("False", reasons.CAP_NOT_IN_FORCE, text)
-        if self._flaw and self._sound is not None and now - self._sound > UNCOUNTED:
-            return Verdict("Unknown", reasons.NOT_COUNTED, self._flaw)
-        silent = [m for m in running if (c := self._counts.get(m.pod)) and c.silent > self._patience]
-        if silent and not self._reporting():
+        if self.paging.at_floor:
+            return Verdict("False", reasons.MEMORY_SHORT, self.paging.why)
+        if text := self._scrapes.flaw(now):
+            return Verdict("Unknown", reasons.NOT_COUNTED, text)
+        silent = [m for m in running if (c := self._counts.pods.get(m.pod)) and c.silent > self._patience]
+        if silent and not self._counts.reporting:
             return Verdict("Unknown", reasons.NO_PROGRESS, _without_progress(silent, self.pair, self.rate.query))
         if silent:
             text = f"{_names(silent)} made no progress for {self._patience:.0f} s; the others are held at the rate"
@@ -350,7 +334,7 @@ class Application:
                 "least: set spec.maxRate to save this"
             )
             return Verdict("Unknown", reasons.MEASURING, text)
-        if fallen := [m for m in running if (c := self._counts.get(m.pod)) and c.fell]:
+        if fallen := [m for m in running if (c := self._counts.pods.get(m.pod)) and c.fell]:
             text = f"the iterations of {_names(fallen)} went back: they are counted from there"
             return Verdict("Unknown", reasons.COUNT_FELL, text)
         return self._by_law(self.target)
@@ -384,7 +368,7 @@ class Application:
         if now - self._asked <= IN_FORCE:
             return ""
         for m in running:
-            counts, cap = self._counts.get(m.pod), _cap(m, self.pair)
+            counts, cap = self._counts.pods.get(m.pod), self._cap(m, self.pair)
             if counts is None or now - counts.heard > IN_FORCE:
                 return f"the agent of node {m.node} does not report pod {m.name}: see whether the agent runs there"
             if counts.in_force is None:
@@ -392,17 +376,17 @@ class Application:
                 return f"pod {m.name} has {has}, asked are {cap:.3g} cores in {1000 * self.pair.period:.3g} ms"
         return ""
 
+    def _cap(self, member: Member, pair: Pair) -> float:
+        """Return a pod's cap, cores: its slice of a pair, and no less than the kernel's least quota, the floor."""
+        floor = QUOTA / pair.period
+        return floor if self.paging.at_floor else max(pair.utilization * member.cpu, floor)
+
 
 def placed(record: Record) -> Place | None:
     """Return where in the grid an earlier leader had an application. None: nowhere, or at a place that cannot be."""
     if record.offset is None or record.period is None or round(1e6 * record.period) not in PERIODS:
         return None
     return Place(round(record.period, 6), round(record.offset, 6))
-
-
-def _cap(member: Member, pair: Pair) -> float:
-    """Return a pod's cap, cores: its slice of a pair, and no less than the kernel's least quota."""
-    return max(pair.utilization * member.cpu, QUOTA / pair.period)
 
 
 def _alike(one: float, other: float | None) -> bool:

@@ -7,7 +7,7 @@ clock that is never set; rates are iterations a second or, where named so, parts
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from punctual.control.rate import Limits
 from punctual.verdict import Verdict
@@ -106,6 +106,14 @@ class PhaseSeen(NamedTuple):
     failed: int
 
 
+class MemorySeen(NamedTuple):
+    """That memory is short for a pod: :class:`punctual.wire.MemoryShort`. Bytes."""
+
+    used: int
+    limit: int | None
+    cause: Literal["pod", "node"]
+
+
 class ReportedPod(NamedTuple):
     """A pod's line of a node's report."""
 
@@ -121,6 +129,8 @@ class ReportedPod(NamedTuple):
     """None: it was not found, or was found under another leader's clock."""
     throttled: float | None = None
     """Part of its last periods in which it used up its cap."""
+    memory: MemorySeen | None = None
+    """None: memory is not short, as far as is known."""
 
 
 class ScrapedCount(NamedTuple):
@@ -221,6 +231,8 @@ class HoldPod:
     cap: float
     period: float
     grid: Grid | None = None
+    watch_memory: bool = False
+    """Its agent is to report whether its memory is short."""
 
 
 @dataclass(frozen=True, slots=True)

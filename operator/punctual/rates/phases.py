@@ -43,7 +43,10 @@ class _Phase:
     def tolerance(self) -> float:
         return MARGIN * max(TOLERANCE, self.clock or 0.0)
 
-    def observe(self, at: float, seen: ReportedPod, clock: float | None) -> None:
+    def observe(self, at: float, seen: ReportedPod, clock: float | None, *, at_floor: bool) -> None:
+        if at_floor:
+            self._observe_at_floor(at, seen, clock)
+            return
         past = 0.0 if self.heard is None else min(max(at - self.heard, 0.0), MEMORY)
         self.heard, self.seen, self.clock = at, seen.phase, clock
         self.told = seen.phase or self.told
@@ -55,6 +58,18 @@ class _Phase:
         if seen.throttled is not None:
             self.filled += (seen.throttled - self.filled) * past / MEMORY
             self.unfilled = self.filled < (FILLED_AGAIN if self.unfilled else FILLED)
+
+    def _observe_at_floor(self, at: float, seen: ReportedPod, clock: float | None) -> None:
+        """Take in a report of a pod that hardly runs: only that it is on the grid tells something.
+
+        It has all its patience when it runs again. How it filled its slices before was the shortage, not its program.
+        """
+        self.heard, self.clock, self.filled, self.unfilled = at, clock, 1.0, False
+        error = seen.phase and seen.phase.error
+        if error is not None and abs(error) <= self.tolerance:
+            self.seen, self.off, self.steered = seen.phase, None, True
+        elif self.off is not None:
+            self.off = at
 
     def is_off(self, now: float) -> bool:
         """Return whether it had its time and is not on the grid."""
@@ -75,10 +90,10 @@ class PodPhases:
         """Take in that the pods are to be on the grid at another place from now on."""
         self._pods = {pod: _Phase(now) for pod in self._pods}
 
-    def observe(self, at: float, seen: ReportedPod, clock: float | None) -> None:
+    def observe(self, at: float, seen: ReportedPod, clock: float | None, *, at_floor: bool = False) -> None:
         """Take in a pod's line of a report. ``clock``: the bound of its agent's clock, s."""
         if seen.pod in self._pods:
-            self._pods[seen.pod].observe(at, seen, clock)
+            self._pods[seen.pod].observe(at, seen, clock, at_floor=at_floor)
 
     def steering(self, now: float) -> bool:
         """Return whether a pod is not on the grid yet and still has time for it."""

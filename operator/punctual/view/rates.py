@@ -140,7 +140,9 @@ def _held(rate: RateView) -> str:
     if not rate.target:
         return f"Its {some(rate.pods, 'pod')} are not held."
     text = f"{some(rate.pods, 'pod')} in pool {rate.pool} shall run at {rate.target} of the rate alone"
-    if rate.utilization and rate.period:
+    on_target = rate.conditions.get("OnTarget")
+    at_floor = on_target is not None and on_target.reason == reasons.MEMORY_SHORT
+    if rate.utilization and rate.period and not at_floor:
         text += f": each gets {rate.utilization} of its CPU, in periods of {format_duration(rate.period)}"
     return f"{text}."
 

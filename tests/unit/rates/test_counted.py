@@ -3,8 +3,9 @@
 import pytest
 from held import Held, Ranks, member, rate
 
-from punctual.rates.application import UNCOUNTED, Application
+from punctual.rates.application import Application
 from punctual.rates.model import PodsCounted, ReportedPod, ScrapedCount
+from punctual.rates.scrapes import UNCOUNTED
 
 ALONE = 0.1
 """Seconds of an iteration alone."""
@@ -96,13 +97,13 @@ def test_another_source_counts_from_its_own_beginning():
     assert last(made, 6.0) == (3.0, 100)
     made.ask(rate("a", 0.4, max_rate=10.0))
     assert last(made, 7.0) == (7.0, 7)
-    assert not made._counts["p"].fell
+    assert not made._counts.pods["p"].fell
 
 
 def last(made, now):
     """Return count and time of the pod as they are after a report."""
     made.observe(now, ReportedPod("p", 7, 0.0, 0.4, 0.1))
-    return made._counts["p"].last
+    return made._counts.pods["p"].last
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class SetPointStore:
                     uid=point.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=point.units, mode=guest
                 )
             case HoldPod(cap=cap):
-                order = wire.ApplicationOrder(grid=_grid(point.grid))
+                order = wire.ApplicationOrder(grid=_grid(point.grid), watch_memory=point.watch_memory)
                 return wire.SetPoint(uid=point.pod, cap=cap, rest_cap=cap, period=point.period, mode=order)
             case SendSetPoint(cap=cap, line=line):
                 followed = None if seen is None else seen.followed

@@ -202,6 +202,13 @@ def test_a_pod_with_a_grid_is_told_when_its_slices_begin(begins):
     assert told(set_points)["a"].mode.grid == wire.GridOrder(begins=begins, slice=0.04)
 
 
+def test_memory_is_watched_where_it_is_asked():
+    set_points = SetPointStore()
+    set_points.put(HoldPod("a", "n1", 0.4, 0.1, Grid(None, 0.04), watch_memory=True))
+    set_points.put(HoldPod("b", "n1", 0.4, 0.1))
+    assert {uid: one.mode.watch_memory for uid, one in told(set_points).items()} == {"a": True, "b": False}
+
+
 def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processor_moves():
     set_points = SetPointStore()
     line = FollowedLine(pool="main", pool_cores=1.0, units=400, planned=200.0, cpu_per_unit=0.1, due=300.0, ceiling=1.0)

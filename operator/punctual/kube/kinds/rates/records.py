@@ -15,6 +15,7 @@ from punctual.notation.quantity import format_cores
 from punctual.rates.model import (
     Member,
     MembersSeen,
+    MemorySeen,
     PhaseSeen,
     PodsReported,
     RateApplied,
@@ -108,6 +109,7 @@ def reported(report: wire.Report, pods: Iterable[wire.PodReport], *, at: float, 
             period=pod.period,
             phase=_phase(pod) if heard else None,
             throttled=pod.throttled,
+            memory=_memory(pod),
         )
         for pod in pods
         if not pod.over
@@ -120,6 +122,11 @@ def _phase(pod: wire.PodReport) -> PhaseSeen | None:
     if (seen := pod.phase) is None:
         return None
     return PhaseSeen(seen.begins, seen.half, seen.error, seen.age, seen.moves, seen.failed)
+
+
+def _memory(pod: wire.PodReport) -> MemorySeen | None:
+    seen = pod.memory
+    return None if seen is None else MemorySeen(seen.used, seen.limit, seen.cause)
 
 
 def to_record(status: api.TargetRateStatus) -> Record:

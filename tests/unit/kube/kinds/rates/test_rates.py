@@ -287,6 +287,36 @@ async def test_aligned_slices_are_brought_to_agents_told_and_reconsidered_with_t
     assert stage.log.statuses["u"]["Admitted"] == "EditRefused", "no period has so short a slice"
 
 
+async def test_a_shortage_of_memory_reaches_limits_status_and_events(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.pods._told(stage.pod("q"))
+    stage.rate(coscheduling="Aligned")
+    stage.kinds.begin()
+    await stage.turn()
+
+    def points():
+        return stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+
+    before = [point.cap for point in points()]
+    assert all(point.mode.watch_memory for point in points())
+    short = wire.MemoryShort(used=47 << 20, limit=48 << 20, cause="pod")
+    stage.now = 1.0
+    stage.report(wire.PodReport(uid="p", cap=before[0], period=0.1, memory=short), wire.PodReport(uid="q"))
+    await stage.turn()
+    assert [point.cap for point in points()] == [pytest.approx(0.01)] * 2
+    assert (stage.log.statuses["u"]["OnTarget"], stage.log.events[-1]) == ("MemoryShort", "MemoryShort")
+    body = stage.log.bodies["u"]
+    assert body["quota"] == "10m"
+    assert api.parse_status(api.TargetRateStatus, {"status": body}).utilization == pytest.approx(before[0])
+    (message,) = (c["message"] for c in body["conditions"] if c["type"] == "OnTarget")
+    assert "pod default/p on node n0 pages: it uses 47 MiB of 48 MiB" in message
+    stage.now = 12.0
+    stage.report(wire.PodReport(uid="p", cap=0.01, period=0.1), wire.PodReport(uid="q"))
+    await stage.turn()
+    assert [point.cap for point in points()] == before
+    assert stage.log.statuses["u"]["OnTarget"] == "Settling"
+
+
 async def test_prometheus_is_asked_every_three_seconds_with_one_query_at_a_time(stage):
     stage.pods._told(stage.pod("p"))
     stage.pods._told(stage.pod("q") | {"status": {"phase": "Pending"}})

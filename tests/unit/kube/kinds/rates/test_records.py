@@ -10,7 +10,7 @@ from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.kinds.rates.records import applied, members, rate_status, reported, to_record
-from punctual.rates.model import Member, PhaseSeen, PodsReported, RateStatus, Record, ReportedPod
+from punctual.rates.model import Member, MemorySeen, PhaseSeen, PodsReported, RateStatus, Record, ReportedPod
 from punctual.verdict import Verdict
 
 NOW = 1893456000.0
@@ -179,6 +179,14 @@ def test_moments_count_only_where_the_agent_has_heard_this_leader(epoch, phase, 
     report = wire.Report(node="n0", instance="a", sequence=1, epoch=epoch, host=host, pods=pods)
     seen = ReportedPod("p", 3, 0.5, 0.4, 0.1, phase, 0.9)
     assert reported(report, pods, at=60.0, epoch=7) == PodsReported("n0", 60.0, (seen,), clock)
+
+
+@pytest.mark.parametrize("epoch", [7, 6])
+def test_that_memory_is_short_counts_whichever_leader_its_agent_has_heard(epoch):
+    short = wire.MemoryShort(used=5, limit=None, cause="node")
+    report = wire.Report(node="n0", instance="a", sequence=1, epoch=epoch, pods=[wire.PodReport(uid="p", memory=short)])
+    (seen,) = reported(report, report.pods, at=60.0, epoch=7).pods
+    assert seen.memory == MemorySeen(5, None, "node")
 
 
 def test_a_report_of_the_release_before_has_no_moments():
