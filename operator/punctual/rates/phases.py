@@ -60,11 +60,12 @@ class _Phase:
             self.unfilled = self.filled < (FILLED_AGAIN if self.unfilled else FILLED)
 
     def _observe_at_floor(self, at: float, seen: ReportedPod, clock: float | None) -> None:
-        """Take in a report of a pod that hardly runs: only that it is on the grid tells something.
+        """Take in a report of a pod that hardly runs: that it is not on the grid, and fills no slices, tells nothing.
 
         It has all its patience when it runs again. How it filled its slices before was the shortage, not its program.
         """
-        self.heard, self.clock, self.filled, self.unfilled = at, clock, 1.0, False
+        self.heard, self.clock, self.told = at, clock, seen.phase or self.told
+        self.filled, self.unfilled = 1.0, False
         error = seen.phase and seen.phase.error
         if error is not None and abs(error) <= self.tolerance:
             self.seen, self.off, self.steered = seen.phase, None, True

@@ -375,6 +375,23 @@ def test_a_new_leader_begins_without_it_and_goes_on_with_the_laws_pair():
     assert {pod: hold.cap for pod, hold in heir.holds.items()} == {pod: hold.cap for pod, hold in before.items()}
 
 
+def test_a_new_leader_finds_the_grid_of_pods_that_are_at_the_floor_from_its_first_report_on():
+    held = page(aligned())
+    phases = list(held.ranks["a"].phases)
+    s = held.statuses["a"]
+    record = Record(s.target, s.max_rate, s.utilization, s.period, s.rate, False, s.offset)
+    heir = held.led_anew(clock=17.03).restore("a", record, aligned=True, max_rate=1 / ALONE)
+    heir.short = {"a-0": PAGES, "a-1": PAGES}
+    heir.run(5)
+    assert caps(heir) == {FLOOR}
+    assert all(hold.grid.begins is not None for hold in heir.holds.values())
+    heir.run(55)
+    assert reasons(heir) == ("MemoryShort", "Aligned")
+    heir.short.clear()
+    heir.run(120)
+    assert (reasons(heir), heir.ranks["a"].phases) == (("OnTarget", "Aligned"), phases)
+
+
 def test_pods_that_never_write_are_at_the_floor_too_and_not_measured_once_more():
     held = cluster()
     held.writes = False
