@@ -1,4 +1,7 @@
-"""Two ranks that wait for each other by spinning, on two real kubelets: aligned, under another leader, and worth it."""
+"""Two ranks that wait for each other by spinning, on two real kubelets: aligned, under another leader, and worth it.
+
+And together at the floor while one of them pages.
+"""
 
 import asyncio
 import contextlib
@@ -16,7 +19,7 @@ from punctual.kube.api.resources import PODS, TARGET_RATES
 from punctual_agent.cgroup import Cap
 
 RANKS = """
-import os, socket, sys, time
+import mmap, os, random, socket, sys, time
 
 other = sys.argv[1] if len(sys.argv) > 1 else None
 if other:
@@ -30,11 +33,26 @@ else:
     line, _ = socket.create_server(("", 7200)).accept()
 line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 line.setblocking(False)
-done, reported = 0, 0.0
+
+
+def mapped():
+    with open("/punctual/data", "w+b") as file:
+        for _ in range(72):
+            file.write(os.urandom(1 << 20))
+            file.flush()
+            os.fdatasync(file.fileno())
+        found = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    found.madvise(mmap.MADV_RANDOM)
+    return found
+
+
+done, reported, pages = 0, 0.0, None
 while True:
     end = time.process_time() + 0.002
     while time.process_time() < end:
         pass
+    for _ in range(64 if pages else 0):
+        pages[random.randrange(len(pages))]
     line.send(b"x")
     while True:
         try:
@@ -49,10 +67,21 @@ while True:
         with open("/punctual/progress.tmp", "w") as file:
             file.write(str(done))
         os.replace("/punctual/progress.tmp", "/punctual/progress")
+        if os.path.exists("/punctual/page") != bool(pages):
+            if pages:
+                pages.close()
+                os.remove("/punctual/data")
+            pages = None if pages else mapped()
 """
-"""Computes for 2 ms, then exchanges a byte; it spins until the other's is there."""
+"""Computes for 2 ms, then exchanges a byte; it spins until the other's is there.
+
+While there is a file page, it also reads here and there in a file that is a little larger than its memory limit. So
+what it needs was mostly there a moment ago: the kernel has such waits in its pressure.
+"""
 LIMIT, RATE = 0.4, 0.75
+MEMORY = "64Mi"
 PERIOD, SLICE = 0.1, 0.03
+FLOOR = Cap(1_000, 100_000)
 BLOCKS, SECONDS = 10, 2.0
 WORTH = 1.2
 """Aligned over half a period apart: 2 at least on a calm machine."""
@@ -63,7 +92,7 @@ def rank(space, name, node, *peer):
         "name": "main",
         "image": space.cluster.image,
         "command": ["python3", "-c", RANKS, *peer],
-        "resources": {kind: {"cpu": f"{1000 * LIMIT:.0f}m", "memory": "48Mi"} for kind in ("requests", "limits")},
+        "resources": {kind: {"cpu": f"{1000 * LIMIT:.0f}m", "memory": MEMORY} for kind in ("requests", "limits")},
         "volumeMounts": [{"name": "punctual", "mountPath": "/punctual"}],
     }
     spec = {
@@ -208,3 +237,44 @@ async def test_aligned_slices_are_worth_more_than_slices_half_a_period_apart(cli
             for one in ranks:
                 one.restore()
     assert median(ratios) >= WORTH, json.dumps(ratios)
+
+
+@pytest.mark.timeout(900, func_only=True)
+async def test_while_one_rank_pages_both_are_at_the_floor(client, space, ranks):
+    target = Target(client, space)
+    await target.begin()
+    first, second = ranks
+    page = second.node.volume(second.pod) / "page"
+    page.touch()
+
+    def capped():
+        return [one.node.hierarchy.cap(one.steered) for one in ranks]
+
+    async def down():
+        status = await target.status()
+        short = condition(status, "OnTarget").get("reason") == "MemoryShort"
+        return status if short and capped() == [FLOOR, FLOOR] else None
+
+    # it lasts for ten seconds, and for longer if it was missed
+    status = await eventually(down, within=240, every=0.5)
+    message = condition(status, "OnTarget")["message"]
+    assert f"pod {space.namespace}/rank-1 on node {second.node.name} pages" in message
+    assert "of 64 MiB" in message
+    assert float(status["utilization"].rstrip("%")) > 50 * RATE, "the status keeps the pair, and not the floor"
+
+    async def told():
+        events = json.loads(await space.kubectl("get", "events", "-o", "json"))["items"]
+        return any(event["reason"] == "MemoryShort" for event in events)
+
+    await eventually(told, within=60, every=1.0)
+    page.unlink()
+
+    async def back():
+        status = await target.status()
+        short = condition(status, "OnTarget").get("reason") == "MemoryShort"
+        return not short and FLOOR not in capped() and await target.aligned()
+
+    # it stays for a minute at most, and once more if it read a file until then
+    await eventually(back, within=300, every=0.5)
+    assert first.seen().iterations > 0
+    await target.end(ranks)
