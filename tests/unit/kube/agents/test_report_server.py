@@ -199,7 +199,7 @@ async def test_an_agent_of_the_release_before_is_answered_as_it_reads(stage):
     _, new, _ = await agents.post(report(sequence=2, modes=["Application"]))
     assert old["pods"][0]["application"] is True
     assert "mode" not in old["pods"][0]
-    assert new["pods"][0]["mode"] == {"kind": "Application"}
+    assert new["pods"][0]["mode"] == {"kind": "Application", "watch_memory": False}
 
 
 async def test_an_agent_of_the_release_before_holds_pods_that_are_to_be_aligned(stage):
