@@ -35,6 +35,7 @@ from punctual_agent.modes.line import LineMode
 from punctual_agent.modes.mode import Moment, Told
 from punctual_agent.node_guests import Capabilities, NodeGuests
 from punctual_agent.operator_client import Answered
+from punctual_agent.own_work import OwnWork
 from punctual_agent.phases import Phases
 from punctual_agent.pod import Pod
 from punctual_agent.progress import PodProgress, with_volume
@@ -81,6 +82,7 @@ class Agent:
         self.phases = Phases(self._actuator, state)
         self._aligned = AlignedPods(self.phases)
         self._aligned_memory = AlignedMemory(hierarchy)
+        self._own = OwnWork(hierarchy)
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -126,6 +128,7 @@ class Agent:
         node = self._hierarchy.node()
         self._steer(now, node.pressure)
         hosts = self._guests.look(now, self._pods.values(), node, may_write=may_write)
+        self._own.look(now, self._pods.values(), node)
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
@@ -367,6 +370,7 @@ class Agent:
                 guest_excess=self._guests.excess,
                 hosts=hosts,
                 clock=self._aligned.clock(),
+                load=self._own.load,
             ),
             pods=[self._pod_report(pod, now) for pod in pods],
         )

@@ -359,6 +359,16 @@ class Hierarchy:
             self._search()
         return self._kubepods
 
+    @staticmethod
+    def pods(base: str) -> list[str]:
+        """List the folders of all pods below one ``kubepods`` folder."""
+        return [
+            f"{folder}/{name}"
+            for folder, begin, _ in _places(base)
+            for name in subfolders(folder)
+            if name.startswith(begin)
+        ]
+
     def containers(self, pod: str) -> list[str]:
         """List the container folders of a pod by name, the sandbox included. Raises VanishedError."""
         try:
@@ -399,13 +409,18 @@ class Hierarchy:
         if self.version == "v2":
             cpu, scale = _used(counters), 1e6
         else:
-            usage = read(f"{self.accounting}{pod.removeprefix(self.cpu)}/cpuacct.usage")
-            cpu, scale = int(usage) / 1e9, 1e9
+            cpu, scale = self.used(pod, read), 1e9
         folders = {pod: _throttling(counters, scale)}
         for container in containers:
             with contextlib.suppress(VanishedError):
                 folders[container] = _throttling(read(f"{container}/cpu.stat"), scale)
         return Use(cpu, folders)
+
+    def used(self, folder: str, read: Callable[[str], str] = _read) -> float:
+        """Return the CPU seconds that the processes of a folder have used. Raises CgroupError and VanishedError."""
+        if self.version == "v2":
+            return _used(read(f"{folder}/cpu.stat"))
+        return int(read(f"{self.accounting}{folder.removeprefix(self.cpu)}/cpuacct.usage")) / 1e9
 
     def reader(self, pod: str) -> Callable[[str], str]:
         """Return a reader of a pod's files, also of those in other trees. It keeps them open until :meth:`forget`.
@@ -420,12 +435,8 @@ class Hierarchy:
 
     def node(self) -> NodeUse:
         """Read the node's counters. A value that the kernel does not report is 0 or None."""
-        if self.version == "v2":
-            cpu = _used(_read(f"{self.root}/cpu.stat"))
-        else:
-            cpu = int(_read(f"{self.accounting}/cpuacct.usage")) / 1e9
         pressure, waited = self._node_pressure() or (None, None)
-        return NodeUse(cpu, pressure, waited, self._cores())
+        return NodeUse(self.used(self.cpu), pressure, waited, self._cores())
 
     def _cores(self) -> float:
         name = "cpuset.cpus.effective" if self.version == "v2" else "cpuset/cpuset.effective_cpus"
@@ -513,16 +524,19 @@ class Hierarchy:
             write_file(f"{folder}/{name}", "0")
 
 
+def _places(base: str) -> list[tuple[str, str, str]]:
+    """Return where pods are below one ``kubepods`` folder: the folder, and how the names of theirs begin and end."""
+    if not base.endswith(".slice"):
+        return [(f"{base}/{qos}" if qos else base, "pod", "") for qos in _QOS]
+    prefix = base.rpartition("/")[2].removesuffix(".slice")
+    parts = [(f"{base}/{prefix}-{qos}.slice" if qos else base, f"{prefix}-{qos}" if qos else prefix) for qos in _QOS]
+    return [(folder, f"{part}-pod", ".slice") for folder, part in parts]
+
+
 def _pod_folders(base: str, uid: str) -> list[str]:
     """Return the names that a pod's folder can have below one ``kubepods`` folder."""
-    if not base.endswith(".slice"):
-        return [f"{base}/{qos}/pod{uid}" if qos else f"{base}/pod{uid}" for qos in _QOS]
-    prefix = base.rpartition("/")[2].removesuffix(".slice")
-    unit = uid.replace("-", "_")
-    return [
-        f"{base}/{prefix}-{qos}.slice/{prefix}-{qos}-pod{unit}.slice" if qos else f"{base}/{prefix}-pod{unit}.slice"
-        for qos in _QOS
-    ]
+    unit = uid.replace("-", "_") if base.endswith(".slice") else uid
+    return [f"{folder}/{begin}{unit}{end}" for folder, begin, end in _places(base)]
 
 
 def _listed(folder: str) -> list[str]:

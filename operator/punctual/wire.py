@@ -24,6 +24,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Moment = Annotated[float, Field(ge=-1e10, le=1e10, allow_inf_nan=False)]
 """A time of the leader's monotonic clock, seconds. Only moments of one epoch can be compared."""
 Cores = Annotated[float, Field(ge=0, le=4096, allow_inf_nan=False)]
+Load = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Sample = Annotated[float, Field(ge=1, le=60)]
 Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Standard deviation of the progress in a sample, relative to it."""
@@ -183,6 +184,9 @@ class NodeReport(_Message):
     """None: the agent has just started."""
     clock: ClockReport | None = None
     """None: no exchange has told of the clock yet."""
+    load: Load | None = None
+    """Tasks of the node's own work that were ready in the last ten seconds, for each CPU. None: no application is held
+    here, or not for ten seconds yet."""
 
 
 class Report(_Message):
