@@ -176,7 +176,8 @@ GUEST_DECISIONS: Final = Metric(
 RATE_TARGET: Final = Metric(
     "punctual_targetrate_target_ratio",
     "gauge",
-    "The target in force of a TargetRate, as a share of the rate alone. No series while its pods are not held.",
+    "The target in force of a TargetRate, as a share of the rate alone (rate Balanced: of its CPU). No "
+    "series while its pods are not held.",
     _RATE,
 )
 RATE_RATIO: Final = Metric(

@@ -59,6 +59,7 @@ RATES_DO_NOT_FIT: Final = "RatesDoNotFit"  # on a node, the rates take more CPU 
 POD_OUTSIDE_POOL: Final = "PodOutsidePool"  # a selected pod is on a node of another pool, or of none
 POD_SHARED: Final = "PodShared"  # an older TargetRate selects one of the pods
 ON_TARGET: Final = "OnTarget"
+BALANCED: Final = "Balanced"  # the slices are those for the load of the nodes' own work
 SETTLING: Final = "Settling"  # another period or slice is tried
 UNREACHABLE: Final = "Unreachable"  # no period and slice hold the rate
 NO_PODS: Final = "NoPods"  # no selected pod runs

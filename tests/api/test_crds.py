@@ -574,6 +574,8 @@ def test_a_target_rate_shows_how_it_stands_and_keeps_its_pool(kubectl):
     assert "the pool cannot be changed" in rate.edit(pool="other").stderr
     assert rate.edit(rate="0.1%", period={"max": "1s"}).returncode == 0
     assert rate.edit(rate="40%", period={"min": "1ms", "max": "2500us"}).returncode == 0
+    assert rate.edit(rate="Balanced", period={"min": "1ms", "max": "9ms"}).returncode != 0
+    assert rate.edit(rate="Balanced", period={"min": "1ms", "max": "10ms"}).returncode == 0
     query = 'solver:iterations_total{namespace="default",path=~"/a\\\\.{2}\\"}",job!=""}'
     assert rate.edit(iterations={"query": query}).returncode == 0
     assert rate.edit(iterations={"query": "n_total"}).returncode == 0
@@ -585,6 +587,10 @@ def test_a_target_rate_shows_how_it_stands_and_keeps_its_pool(kubectl):
     assert rate.row()[0].split() == ["NAME", "TARGET", "ACTUAL", "ERROR", "QUOTA", "AGE"]
     assert rate.row()[1].split()[:5] == ["columns", "40%", "39.6%", "-0.4%", "424m"]
     assert {key: rate.read()["status"][key] for key in ("offset", "skew")} == {"offset": "25ms", "skew": "300us"}
+    status = TargetRateStatus(epoch=1, target=0.8, load=0.9, quota="800m")
+    assert rate.write_status(status).returncode == 0
+    assert rate.row()[1].split()[:3] == ["columns", "80%", "800m"]
+    assert rate.read()["status"]["load"] == 0.9
     assert "epoch must not fall" in rate.write_status(TargetRateStatus(epoch=0)).stderr
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from punctual.control.rate import Pair
+from punctual.linger.own_load import own_load
 from punctual.rates.control import RateControl
 from punctual.rates.model import (
     HoldPod,
@@ -151,6 +152,9 @@ class Held:
     changes: list = field(default_factory=list)
     """(time, hold) of each set point that differs from the one before."""
     inbox: list = field(default_factory=list)
+    hogs: dict = field(default_factory=dict)
+    """By node, which has one CPU then: its own pods without an end. Other nodes tell no load."""
+    loads: dict = field(default_factory=dict)
 
     def ask(self, uid, target, **more):
         """Create or edit the TargetRate of an application."""
@@ -192,9 +196,13 @@ class Held:
                 line = ReportedPod(pod.pod, done, written, cap, period, phase, throttled, memory)
                 lines.setdefault(pod.node, []).append(line)
                 ranks.cap(self.now, r, hold.cap, hold.period)
+        self.measure()
         if self.reports:
             heard = {node: tuple(seen) for node, seen in lines.items() if node not in self.silent}
-            events += [PodsReported(node, self.now + self.clock, seen, self.bound) for node, seen in heard.items()]
+            events += [
+                PodsReported(node, self.now + self.clock, seen, self.bound, self.loads.get(node))
+                for node, seen in heard.items()
+            ]
         events += self.counted()
         for action in self.control.step(self.now + self.clock, events):
             match action:
@@ -205,6 +213,12 @@ class Held:
                     del self.holds[action.pod]
                 case WriteRate(uid, status):
                     self.statuses[uid] = status
+
+    def measure(self):
+        """Let agents measure the load of their nodes' own work each ten seconds, beside pods that use their caps."""
+        for node, hogs in self.hogs.items() if self.now % 10 == 0 else ():
+            held = sum(hold.cap for hold in self.holds.values() if hold.node == node)
+            self.loads[node] = own_load([(1.0 - held) / hogs] * hogs if hogs else [], held, 1.0)
 
     def counted(self):
         """Let Prometheus scrape the pods that are due, and ask it every three seconds."""

@@ -9,10 +9,10 @@ CREATED = "2030-01-01T00:00:00Z"
 NOW = parse_time(CREATED) + 60.0
 
 
-def body(*conditions, generation=1, coscheduling=None, **status):
+def body(*conditions, generation=1, coscheduling=None, rate="40%", **status):
     """Return a TargetRate. A condition: (type, status, reason, message)."""
     said = [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in conditions]
-    spec = {"pool": "main", "rate": "40%"} | ({"coscheduling": coscheduling} if coscheduling else {})
+    spec = {"pool": "main", "rate": rate} | ({"coscheduling": coscheduling} if coscheduling else {})
     meta = {"uid": "u", "namespace": "default", "name": "solver", "generation": generation}
     status = status | {"observedGeneration": 1, "conditions": said} if conditions else {}
     return {"metadata": {**meta, "creationTimestamp": CREATED}, "spec": spec, "status": status}
@@ -20,8 +20,13 @@ def body(*conditions, generation=1, coscheduling=None, **status):
 
 FITS = "Admitted", "True", "Feasible", "its pods request what the rate takes"
 GOOD = "OnTarget", "True", "OnTarget", "39.6% of its rate alone"
+BALANCED = "OnTarget", "True", "Balanced", "its pods have 80% of their CPU"
 NUMBERS = {"target": "40%", "rate": "39.6%", "error": "-0.4%", "utilization": "42%", "period": 0.1, "pods": 2}
 HELD = "2 pods in pool main shall run at 40% of the rate alone: each gets 42% of its CPU, in periods of 100ms."
+PART = (
+    "2 pods in pool main shall have the part of their CPU that is right for the load of their nodes' own work, 0.9 "
+    "tasks per CPU: each gets 80% of its CPU, in periods of 100ms."
+)
 TOLD = "It is on target (OnTarget): 39.6% of its rate alone."
 GRID = "They begin 25ms after each begin of a period of the grid, which all nodes share."
 
@@ -35,6 +40,13 @@ CASES = {
         ("It is refused, and its pods are not held (SlicesDoNotFit): node n1 has no place.",),
     ),
     "held": (body(FITS, GOOD, **NUMBERS), (HELD, TOLD)),
+    "balanced": (
+        body(FITS, BALANCED, rate="Balanced", target="80%", utilization="80%", period=0.1, pods=2, load=0.9),
+        (
+            PART,
+            "It is on target (Balanced): its pods have 80% of their CPU.",
+        ),
+    ),
     "with an edit that is refused": (
         body(("Admitted", "True", "EditRefused", "spec.rate: 40% stays in force"), GOOD, **NUMBERS),
         ("The last edit is not in force (EditRefused): spec.rate: 40% stays in force.", HELD, TOLD),

@@ -14,6 +14,7 @@ from math import floor, inf
 from punctual import reasons
 from punctual.control.rate import MOST, QUOTA, Overcommitted, RateDemand, admit
 from punctual.rates.application import LONGEST, Application
+from punctual.rates.balanced import LEAST
 from punctual.rates.model import Place, longest_run
 from punctual.rates.slots import PERIODS, Slot, Slots, allowed
 
@@ -52,7 +53,8 @@ class _Room:
             cpus[m.node] = cpus.get(m.node, 0.0) + m.cpu
             requests[m.node] = requests.get(m.node, 0.0) + m.request
         uid = app.rate.uid
-        demands = {**self.demands, uid: RateDemand(app.rate.name, target, app.rate.epsilon, cpus)}
+        epsilon = 0.0 if app.rate.balanced else app.rate.epsilon  # without a law, utilization is the target
+        demands = {**self.demands, uid: RateDemand(app.rate.name, target, epsilon, cpus)}
         found = admit(list(demands.values()), self._capacity({**self.requests, uid: requests}))
         if isinstance(found, Overcommitted):
             return reasons.RATES_DO_NOT_FIT, _advice(app, target, found)
@@ -172,13 +174,13 @@ def _period(app: Application) -> int | Refusal:
             f"{PERIODS[-1] / 1e3:g} ms, and none is from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
-    if fits := [period for period in periods if target * run * period <= longest * (1 + 1e-9)]:
-        return max(fits)
+    if short := [period for period in periods if target * run * period <= longest * (1 + 1e-9)]:
+        return max(short)
     whole = run * periods[0]
+    fits = "" if app.rate.balanced else f"ask for {floor(1e4 * longest / whole) / 100:.6g}% at most, or "
     text = (
         f"spec.rate: its slice would be {target * whole / 1e3:.6g} ms of each {periods[0] / 1e3:.6g} ms, and "
-        f"maxSlice of its pool is {longest / 1e3:.6g} ms: ask for {floor(1e4 * longest / whole) / 100:.6g}% at "
-        "most, or allow a shorter spec.period.min"
+        f"maxSlice of its pool is {longest / 1e3:.6g} ms: {fits}allow a shorter spec.period.min"
     )
     return reasons.SLICE_TOO_LONG, text
 
@@ -199,15 +201,17 @@ def _shared(app: Application, owners: dict[str, str]) -> Refusal | None:
 
 def _unfit(app: Application) -> Refusal | None:
     """Return the refusal of an application with a pod that cannot be held."""
+    target = LEAST if app.rate.balanced else app.rate.target
     for m in app.members.values():
         if not m.in_pool:
             text = f"pod {m.name} is on node {m.node}, which is not of the pool: give the pods the pool's nodeSelector"
             return reasons.POD_OUTSIDE_POOL, text
         least = QUOTA / LONGEST
-        if app.rate.target * m.cpu < least:
+        if target * m.cpu < least:
+            more = "give the pod more CPU" if app.rate.balanced else f"ask for {100 * least / m.cpu:.6g}% at least"
             text = (
-                f"spec.rate: {100 * app.rate.target:.6g}% of the {m.cpu:.6g} CPU of pod {m.name} is below {least:.3g} "
-                f"CPU, the least that the kernel gives: ask for {100 * least / m.cpu:.6g}% at least"
+                f"spec.rate: {100 * target:.6g}% of the {m.cpu:.6g} CPU of pod {m.name} is below {least:.3g} CPU, the "
+                f"least that the kernel gives: {more}"
             )
             return reasons.INVALID_SPEC, text
     return None

@@ -11,6 +11,9 @@ A file has the end of the last iteration; Prometheus has a count at the moment o
 such counts say the iterations between them to within one, so an iteration of the law then has ⌈2 / ε⌉ of the
 application's at least: the rate is known to within ε / 2 of itself.
 
+Where slices are balanced with the nodes' own work, the target is the part of the CPU for their load. There is no law:
+utilization is the target. The rate is only shown, if the rate alone is known.
+
 An aligned application has a place in the cluster's grid. Its law keeps the period of that place, and only the slice
 moves. While its rate alone is measured, its pods have all their CPU and are not on the grid.
 
@@ -20,8 +23,7 @@ would be too low otherwise. Nothing is learned from that time.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from punctual import reasons
@@ -37,6 +39,7 @@ from punctual.control.rate import (
     RateDecision,
     Reason,
 )
+from punctual.rates.balanced import LEAST, Balance
 from punctual.rates.counts import IN_FORCE, Counts
 from punctual.rates.grid import Kept
 from punctual.rates.model import (
@@ -45,7 +48,6 @@ from punctual.rates.model import (
     HoldPod,
     Member,
     Place,
-    PodsCounted,
     Record,
     ReportedPod,
     TargetRate,
@@ -90,6 +92,8 @@ class Application:
     """In the cluster's grid. None: it is not aligned."""
     phases: PodPhases = field(default_factory=PodPhases)
     paging: BackOff = field(default_factory=BackOff)
+    scrapes: Scrapes = field(init=False)
+    balance: Balance = field(default_factory=Balance)
     changed: bool = False
     """What its pods are to be held at has changed since this was last set to False."""
     _ceiling: float = 1.0
@@ -98,13 +102,13 @@ class Application:
     """The pair has held the target, as far as reports say, or as an earlier leader has said."""
     _word: Reason = "Start"
     _counts: Counts = field(default_factory=Counts)
-    _scrapes: Scrapes = field(default_factory=Scrapes)
     _asked: float = 0.0
     """When the caps were decided, or a pod came."""
 
     def __post_init__(self) -> None:
         self.target, self.max_rate, self.seen = self.record.target, self.record.max_rate, self.record.rate
         self._on_target = self.record.on_target
+        self.scrapes = Scrapes(self.rate.query)
         self.place = placed(self.record)
 
     # what is asked
@@ -112,9 +116,25 @@ class Application:
     def ask(self, rate: TargetRate) -> None:
         """Take in what is asked now."""
         if rate.query != self.rate.query:
-            self._scrapes = Scrapes()
+            self.scrapes = Scrapes(rate.query)
             self._counts.forget()
         self.rate = rate
+        if rate.balanced:  # what is in force stays until the nodes have told their loads
+            self.rate = replace(rate, target=self.balance.part or self.target or LEAST)
+
+    def weigh(self, load: float | None) -> bool:
+        """Take in the load of its nodes' own work, with which it is balanced; return whether it asks for another part.
+
+        ``load`` None: it is not known. What is not held yet asks for the least part. Then a larger one that finds no
+        place is an edit that is refused.
+        """
+        if load is not None:
+            self.balance.weigh(load)
+        target = LEAST if self.target is None else self.balance.part or self.target
+        if target == self.rate.target:
+            return False
+        self.rate = replace(self.rate, target=target)
+        return True
 
     def select(self, members: Iterable[Member], now: float) -> None:
         """Take in which pods there are."""
@@ -122,7 +142,7 @@ class Application:
         if self.members.keys() - before.keys():
             self._asked = now
         self._counts.select(self.members.values())
-        self._scrapes.select(self.members)
+        self.scrapes.keep(self.members)
         self.phases.select(self.members, now)
         if self.paging.at_floor and self.paging.pod not in self.members:
             self._come_back(now)
@@ -180,11 +200,6 @@ class Application:
 
     # what happens
 
-    def count(self, event: PodsCounted) -> None:
-        """Take in what Prometheus answered. The next reports of the pods are taken with these counts."""
-        if event.query == self.rate.query:  # else it was edited meanwhile
-            self._scrapes.observe(event, self.members)
-
     def observe(self, at: float, seen: ReportedPod, clock: float | None = None) -> None:
         """Take in a pod's line of a report. ``clock``: by how much its agent may be wrong about ``at``, s."""
         member = self.members.get(seen.pod)
@@ -194,8 +209,7 @@ class Application:
             self._go_down(at)
         self.phases.observe(at, seen, clock, at_floor=self.paging.at_floor)
         if self.rate.query is not None:
-            count = self._scrapes.counts.get(seen.pod)
-            seen = seen._replace(done=count and count.done, written=count and at - count.at)
+            seen = self.scrapes.counted(at, seen)
         # a pod with all its CPU may have it by its own limit, in another period
         period = self.pair.period if self.pair.utilization < 1.0 else None
         self._counts.observe(at, seen, cap=self._cap(member, self.pair), period=period)
@@ -209,14 +223,17 @@ class Application:
         if self.paging.at_floor:
             return
         if self.max_rate is None:
-            self._measure(now)
+            if not self.rate.balanced:
+                self._measure(now)
             return
         # where iterations are short, it costs little to leave out what ran under another pair
         self._counts.begin_in_force(only_anew=WINDOW * self.max_rate * self.target < 2.0)
-        window = self._counts.closed(now, WINDOW, self._exact, self._patience)
-        if window is None or self._law is None:
+        window = self._counts.closed(now, WINDOW, self.rate.exact, self._patience)
+        if window is None:
             return
         self.seen = window.rate / self.max_rate
+        if self._law is None:
+            return
         if self.on_grid and self.phases.steering(now):
             return  # slices that do not meet yet tell nothing of the slice that is needed
         if window.share > 0.0:
@@ -226,7 +243,7 @@ class Application:
     def _measure(self, now: float) -> None:
         """Measure the rate alone, from the moment on from which the pods have their CPU."""
         self._counts.begin_in_force(only_anew=False)
-        window = self._counts.closed(now, MEASURED_SECONDS, max(MEASURED_ITERATIONS, self._exact), self._patience)
+        window = self._counts.closed(now, MEASURED_SECONDS, max(MEASURED_ITERATIONS, self.rate.exact), self._patience)
         if window is not None and window.share == 1.0:
             self.max_rate = window.rate
         self._aim(now)
@@ -244,11 +261,6 @@ class Application:
         self._counts.resume(now)
 
     @property
-    def _exact(self) -> int:
-        """The iterations from which on a window's rate is exact enough."""
-        return 1 if self.rate.query is None else ceil(2.0 / self.rate.epsilon)
-
-    @property
     def _patience(self) -> float:
         if self.max_rate is None or self.target is None:
             return SILENT_SECONDS
@@ -259,6 +271,11 @@ class Application:
     def _aim(self, now: float) -> None:
         assert self.target is not None
         limits = self.limits(self.target)
+        if self.rate.balanced:
+            period = self.place.period if self.place else limits.clamp(LONGEST, self.target)
+            self._law = None
+            self._decide(RateDecision(Pair(period, self.target * period), "Hold"), now)
+            return
         if self.max_rate is None:
             # without progress there is nothing to measure; a leader before this one may have waited for it already
             waited = self.record.max_rate is None and (self.record.utilization or 1.0) < 1.0
@@ -320,8 +337,10 @@ class Application:
             return Verdict("False", reasons.CAP_NOT_IN_FORCE, text)
         if self.paging.at_floor:
             return Verdict("False", reasons.MEMORY_SHORT, self.paging.why)
-        if text := self._scrapes.flaw(now):
-            return Verdict("Unknown", reasons.NOT_COUNTED, text)
+        if self.rate.balanced:
+            return self._by_load(self.target, self.pair.period)
+        if flaw := self.scrapes.failing(now):
+            return Verdict("Unknown", reasons.NOT_COUNTED, flaw)
         silent = [m for m in running if (c := self._counts.pods.get(m.pod)) and c.silent > self._patience]
         if silent and not self._counts.reporting:
             return Verdict("Unknown", reasons.NO_PROGRESS, _without_progress(silent, self.pair, self.rate.query))
@@ -346,6 +365,15 @@ class Application:
         running = [m for m in self.members.values() if m.running]
         slice_ = longest_run(self.members.values()) * self.pair.slice
         return self.phases.verdict(now, running, slice_, fills=self.pair.utilization < 1.0)
+
+    def _by_load(self, target: float, period: float) -> Verdict:
+        used = f"its pods have {target:.0%} of their CPU, in periods of {1000 * period:.3g} ms"
+        if self.balance.load is None:
+            return Verdict(
+                "Unknown", reasons.SETTLING, f"{used}, until their nodes have told the load of their own work"
+            )
+        load = f"the load of their nodes' own work is {self.balance.load:.1f} tasks per CPU"
+        return Verdict("True", reasons.BALANCED, f"{used}; {load}")
 
     def _by_law(self, target: float) -> Verdict:
         assert self.pair is not None

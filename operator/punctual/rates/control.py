@@ -13,6 +13,7 @@ from punctual import reasons
 from punctual.control.phase import wrap
 from punctual.rates.admission import answers
 from punctual.rates.application import Application
+from punctual.rates.balanced import NodeLoads
 from punctual.rates.grid import GridOrigin
 from punctual.rates.model import (
     Action,
@@ -48,6 +49,7 @@ class RateControl:
         self._owners: dict[str, Application] = {}  # by pod
         self._held: dict[str, HoldPod] = {}
         self._grid = GridOrigin()
+        self._loads = NodeLoads()
         self._looked = -inf
         self._written: dict[str, tuple[float, RateStatus]] = {}
 
@@ -65,11 +67,14 @@ class RateControl:
             admit |= self._take(now, event)
         if admit:
             self._admit(now)
+        if self._weigh(now):
+            admit = True
+            self._admit(now)
         for event in events:
             if isinstance(event, PodsReported):
                 self._observe(event)
             elif isinstance(event, PodsCounted) and (app := self._applications.get(event.uid)):
-                app.count(event)
+                app.scrapes.observe(event, app.members)
         for app in self._applications.values():
             app.step(now)
         self._settle_grid(now)
@@ -95,11 +100,16 @@ class RateControl:
                     app.select(members, now)
                 else:
                     self._members[uid] = event
-            case PodsReported() | PodsCounted():
+            case PodsReported(node, at, load=load):
+                if load is not None:
+                    self._loads.observe(node, at, load)
+                return False
+            case PodsCounted():
                 return False
         return True
 
     def _admit(self, now: float) -> None:
+        self._loads.forget(now)
         found = answers(self._applications.values())
         self._owners.clear()
         for uid, app in self._applications.items():
@@ -110,6 +120,12 @@ class RateControl:
                 continue
             app.hold(answer.target, answer.ceiling, now, answer.place)
             self._owners |= dict.fromkeys(app.members, app)
+
+    def _weigh(self, now: float) -> bool:
+        """Tell applications the loads of their nodes; return whether one asks for another target."""
+        balanced = [app for app in self._applications.values() if app.rate.balanced]
+        changed = [app.weigh(self._loads.mean({m.node for m in app.members.values()}, now)) for app in balanced]
+        return any(changed)
 
     def _observe(self, report: PodsReported) -> None:
         for seen in report.pods:
@@ -174,6 +190,7 @@ def _status(app: Application, now: float) -> RateStatus:
         aligned=app.aligned(now),
         offset=app.on_grid and app.on_grid.offset,
         skew=app.on_grid and app.phases.skew(m.pod for m in app.members.values() if m.running),
+        load=round(app.balance.load, 1) if app.rate.balanced and app.balance.load is not None else None,
     )
 
 

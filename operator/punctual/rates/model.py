@@ -26,6 +26,8 @@ class TargetRate:
     limits: Limits = Limits()  # noqa: RUF009  a value that cannot be changed
     max_rate: float | None = None
     """Iterations a second of the application alone. None: it is measured."""
+    balanced: bool = False
+    """Its slices follow the load of its nodes' own work: ``target`` is the part for that."""
     query: str | None = None
     """What Prometheus is asked for the pods' iterations. None: the agents read them from files."""
     aligned: bool = False
@@ -39,6 +41,11 @@ class TargetRate:
     def age(self) -> tuple[float, str]:
         """The oldest comes first; of two created in the same second, the first by name."""
         return self.created, self.name
+
+    @property
+    def exact(self) -> int:
+        """The iterations from which on a measured rate is exact enough."""
+        return 1 if self.query is None else ceil(2.0 / self.epsilon)
 
 
 class Record(NamedTuple):
@@ -176,6 +183,8 @@ class PodsReported:
     pods: tuple[ReportedPod, ...]
     clock: float | None = None
     """By how much the node's agent may be wrong about the clock of ``at``, s. None: it does not know it."""
+    load: float | None = None
+    """Ready tasks of the node's own work, for each CPU. None: they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +274,8 @@ class RateStatus:
     """Where in the cluster's grid its slices begin, s."""
     skew: float | None = None
     """The largest phase error of its pods, s."""
+    load: float | None = None
+    """Of its nodes' own work, tasks per CPU. None: it is not balanced with that, or no node has told."""
 
 
 @dataclass(frozen=True, slots=True)

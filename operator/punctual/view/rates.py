@@ -12,6 +12,8 @@ from punctual.notation.duration import format_duration, parse_time
 from punctual.scheduling.model.wording import some, span
 from punctual.view.conditions import NOTHING, ConditionView, said
 
+BALANCED: Final = "Balanced"
+"""Stands in the place of a rate: the slices follow the load of the nodes' own work."""
 SOON: Final = 10.0
 """Seconds within which the operator normally has looked at a TargetRate."""
 
@@ -26,11 +28,13 @@ class RateView:
     pool: str
     created: float
     asked: str
-    """``spec.rate``."""
+    """``spec.rate``: per cent, or `Balanced`."""
     coscheduling: str
     target: str
     rate: str
     error: str
+    load: float | None
+    """Of the nodes' own work, tasks per CPU. None: it is not balanced with that, or the load is not known."""
     quota: str
     utilization: str
     period: float | None
@@ -85,6 +89,7 @@ def rate_of(body: Mapping[str, Any]) -> RateView:
         target=status.get("target") or "",
         rate=status.get("rate") or "",
         error=status.get("error") or "",
+        load=status.get("load"),
         quota=status.get("quota") or "",
         utilization=status.get("utilization") or "",
         period=status.get("period"),
@@ -139,7 +144,11 @@ def _sentences(rate: RateView, now: float) -> Iterator[str]:
 def _held(rate: RateView) -> str:
     if not rate.target:
         return f"Its {some(rate.pods, 'pod')} are not held."
-    text = f"{some(rate.pods, 'pod')} in pool {rate.pool} shall run at {rate.target} of the rate alone"
+    pods = f"{some(rate.pods, 'pod')} in pool {rate.pool}"
+    text = f"{pods} shall run at {rate.target} of the rate alone"
+    if rate.asked == BALANCED:
+        text = f"{pods} shall have the part of their CPU that is right for the load of their nodes' own work"
+        text += "" if rate.load is None else f", {rate.load:g} tasks per CPU"
     on_target = rate.conditions.get("OnTarget")
     at_floor = on_target is not None and on_target.reason == reasons.MEMORY_SHORT
     if rate.utilization and rate.period and not at_floor:

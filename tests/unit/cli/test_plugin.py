@@ -212,6 +212,15 @@ def test_top_shows_target_rates(cluster):
     assert "target rates are left out: you may not read them" in run("top", "-n", "default")
 
 
+def test_top_shows_the_part_of_a_balanced_target_rate_and_the_load(cluster):
+    on_target = {"type": "OnTarget", "status": "True", "reason": "Balanced", "message": "80% of their CPU"}
+    status = {"observedGeneration": 1, "conditions": [FITS, on_target], "target": "80%", "load": 0.9, "pods": 2}
+    write(cluster, "rates.json", {"items": [{**RATE, "spec": {"pool": "main", "rate": "Balanced"}, "status": status}]})
+    assert ["default", "solver", "Balanced", "80%"] in [line.split() for line in run("top", "-A").splitlines()]
+    (found,) = json.loads(run("top", "-A", "-o", "json"))["targetRates"]
+    assert (found["target"], found["load"], found.get("error")) == ("80%", 0.9, None)
+
+
 def test_many_target_rates_leave_room_for_jobs(cluster):
     board = board_of(cluster)
     for i in range(30):

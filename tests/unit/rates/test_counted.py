@@ -93,7 +93,7 @@ def app():
 
 def test_another_source_counts_from_its_own_beginning():
     made = app()
-    made.count(PodsCounted("a", "n", 6.0, (ScrapedCount("p", 100, 3.0),)))
+    made.scrapes.observe(PodsCounted("a", "n", 6.0, (ScrapedCount("p", 100, 3.0),)), made.members)
     assert last(made, 6.0) == (3.0, 100)
     made.ask(rate("a", 0.4, max_rate=10.0))
     assert last(made, 7.0) == (7.0, 7)
@@ -121,6 +121,6 @@ def last(made, now):
 def test_which_counts_are_taken(answers, taken):
     made = app()
     for query, pod, done, at in answers:
-        made.count(PodsCounted("a", query, 6.0, (ScrapedCount(pod, done, at),)))
+        made.scrapes.observe(PodsCounted("a", query, 6.0, (ScrapedCount(pod, done, at),)), made.members)
         found = last(made, 6.0)
     assert (last(made, 7.0) if not answers else found) == taken

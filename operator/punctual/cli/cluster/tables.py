@@ -143,7 +143,7 @@ def rates(found: Iterable[RateView], *, namespaces: bool = False, wide: bool = F
     table = Columns([*first, "target rate", "state", "target", "actual", "error", "aligned", "skew", *more])
     for rate in found:
         where = [rate.namespace] if namespaces else []
-        style = "green" if rate.state == reasons.ON_TARGET else "yellow"
+        style = "green" if rate.state in {reasons.ON_TARGET, reasons.BALANCED} else "yellow"
         aligned = Text(rate.aligned, "green" if rate.aligned == "yes" else "yellow")
         rest = [rate.quota, str(rate.pods), rate.pool, rate.why] if wide else []
         table.add_row(
@@ -241,7 +241,8 @@ def rate_document(rate: RateView) -> Json:
     found |= {"message": rate.why, "pods": rate.pods, "coscheduling": rate.coscheduling}
     numbers = {"target": rate.target, "actual": rate.rate, "error": rate.error, "quota": rate.quota}
     numbers |= {"aligned": rate.aligned, "offset": rate.offset, "skew": rate.skew}
-    return found | {name: text for name, text in numbers.items() if text}
+    found |= {name: text for name, text in numbers.items() if text}
+    return found if rate.load is None else found | {"load": rate.load}
 
 
 def job_document(job: JobView) -> Json:

@@ -7,7 +7,7 @@ when an object is parsed (:mod:`punctual.kube.api.parse`): ``deadline: 45`` does
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -25,7 +25,7 @@ AS_WRITTEN: Final = {"as_written": True}
 """Validation context of objects that come from the API server."""
 
 
-def _from_text(parse: Callable[[str], float], wanted: str) -> BeforeValidator:
+def _from_text(parse: Callable[[str], float | str], wanted: str) -> BeforeValidator:
     """Parse strings; numbers pass only where the model is built by our own code."""
 
     def convert(value: Any, info: ValidationInfo) -> Any:
@@ -336,6 +336,35 @@ def _between(pattern: str, what: str, least: str, most: str, example: str) -> Sc
         f"write a {what} from {least}% to {most}%, such as {example}",
         lambda part: float(least) <= round(100 * part, 6) <= float(most),
     )
+
+
+BALANCED: Final = "Balanced"
+"""Stands in the place of a rate: the slices follow the load of the nodes' own work."""
+_ASKED: Final = f"write a part in per cent from 0.1% to 100%, such as 40%, or {BALANCED}"
+
+
+def _parse_asked(text: str) -> float | str:
+    if text == BALANCED:
+        return text
+    try:
+        return _parse_percent(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no rate: {_ASKED}") from None
+
+
+AskedRate = Annotated[
+    float | Literal["Balanced"],
+    _from_text(_parse_asked, f"a rate: {_ASKED}"),
+    PlainSerializer(lambda rate: rate if rate == BALANCED else _format_percent(rate), return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 16, "x-type": "percentage or `Balanced`"}),
+    SchemaRule(
+        f"self == '{BALANCED}' || self.matches(r'{PERCENT}') && double(self.substring(0, self.size() - 1)) >= 0.1 && "
+        "double(self.substring(0, self.size() - 1)) <= 100.0",
+        _ASKED,
+        lambda rate: rate == BALANCED or 0.1 <= round(100 * rate, 6) <= 100.0,
+    ),
+]
+"""A part from 0.001 to 1 of the rate alone, or ``Balanced``."""
 
 
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}

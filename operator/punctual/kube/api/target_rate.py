@@ -6,7 +6,9 @@ from pydantic import Field, WithJsonSchema
 
 from punctual.kube.api.base import AGE, ApiModel, Column, Names, SchemaRule
 from punctual.kube.api.fields import (
+    BALANCED,
     PERCENT,
+    AskedRate,
     Count,
     IterationRate,
     ObjectName,
@@ -39,7 +41,8 @@ class PeriodRange(ApiModel):
     min: Period = 0.005
     """The shortest. From 1ms, the kernel's least quota, to 1s; default 5ms."""
     max: Period = 0.2
-    """The longest. Not below 1ms / `rate`: no slice is shorter than 1ms, the kernel's least quota. Default 200ms."""
+    """The longest. Not below 1ms / `rate`, or 10ms if that is `Balanced`: no slice is shorter than 1ms, the kernel's
+    least quota. Default 200ms."""
 
 
 class Iterations(ApiModel):
@@ -68,7 +71,13 @@ class TargetRateSpec(ApiModel):
             "double(self.rate.substring(0, self.rate.size() - 1)) * "
             "double(duration(self.period.max).getMilliseconds() + 1) > 100.0",
             "max must be at least 1ms / rate: no slice is shorter than 1ms, the kernel's least quota",
-            lambda self: self.period.max * self.rate >= SLICE * (1 - 1e-9),
+            lambda self: self.rate == BALANCED or self.period.max * self.rate >= SLICE * (1 - 1e-9),
+            field="period.max",
+        ),
+        SchemaRule(
+            f"self.rate != '{BALANCED}' || duration(self.period.max) >= duration('10ms')",
+            "max must be at least 10ms with rate Balanced: the least part is 10%, and no slice is shorter than 1ms",
+            lambda self: self.rate != BALANCED or self.period.max >= 0.01 * (1 - 1e-9),
             field="period.max",
         ),
     )
@@ -78,15 +87,18 @@ class TargetRateSpec(ApiModel):
     selector: LabelSelector
     """The pods, by their labels, in the namespace of this object; all pods of one application:
     `{matchLabels: {app: solver}}`. Required, with one label at least. Pods of jobs are never held."""
-    rate: Annotated[Percent, part_in_percent("0.1", "100", "40%")]
-    """The rate at which the application is to run, as a part of its rate alone, in per cent: `40%`. It may be changed
-    at any time. Required, from 0.1% to 100%."""
+    rate: AskedRate
+    """The rate at which the application is to run, as a part of its rate alone, in per cent: `40%`. Or `Balanced`: its
+    pods get a part of their CPU that follows the load of their nodes' own work, the same on all nodes. It is 90% on
+    nodes without such work, a tenth less for each half task per CPU, and 10% at least. Neither progress nor `maxRate`
+    is needed then. It may be changed at any time. Required, from 0.1% to 100%, or `Balanced`."""
     max_rate: IterationRate | None = None
     """The application's rate when it has all its CPU: that of its slowest pod, as iterations a second, minute or hour:
     `120/s`, `8/min`. Default: it is measured while the pods have all their CPU, for 10 seconds and 3 iterations at
     least, and kept in `status.maxRate`."""
     epsilon: Annotated[Percent, part_in_percent("0.1", "50", "3%")] = 0.03
-    """How far rate and CPU may be from `rate`, in percentage points: `3%`. From 0.1% to 50%, default 3%."""
+    """How far rate and CPU may be from `rate`, in percentage points: `3%`. From 0.1% to 50%, default 3%. Not used with
+    `rate: Balanced`."""
     iterations: Iterations | None = None
     """Prometheus counts the iterations, if the operator knows one (the chart's value `prometheus.url`). Default: each
     pod writes them into the file `progress` of an emptyDir volume named `punctual`."""
@@ -107,18 +119,23 @@ class TargetRateStatus(ApiModel):
 
     conditions: Conditions = Field(default=[])
     """Admitted: the pods are held, because what the rate takes on each node is not more than they request there.
-    OnTarget: the rate and the CPU are both within `epsilon` of the target. Aligned: the slices of all pods begin at the
-    same moments; only with `coscheduling: Aligned`, while the pods are held and their rate alone is known."""
+    OnTarget: the rate and the CPU are both within `epsilon` of the target; with `rate: Balanced`, the CPU is the part
+    for the load. Aligned: the slices of all pods begin at the same moments; only with `coscheduling: Aligned`, while
+    the pods are held and their rate alone is known, or not needed."""
     epoch: Epoch | None = None
     """Which leader of the operator wrote this; it rises with every change of leader and never falls."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """The generation of the spec that was last looked at."""
     target: Percent | None = None
-    """The target in force: `spec.rate`, or the one before an edit that was refused. None: the pods are not held."""
+    """The target in force: `spec.rate`, or the one before an edit that was refused; with `rate: Balanced` the part of
+    its CPU that each pod gets. None: the pods are not held."""
     rate: StatusPercent | None = None
     """The rate that was last measured."""
     error: Annotated[str, Field(max_length=16)] | None = None
-    """That rate less the target, in percentage points: `-0.4%`."""
+    """That rate less the target, in percentage points: `-0.4%`. Absent with `rate: Balanced`."""
+    load: Annotated[float, Field(ge=0)] | None = None
+    """With `rate: Balanced`: the load of the nodes' own work, in tasks per CPU that run or wait, smoothed over about a
+    minute. Absent: no node has told yet."""
     quota: Annotated[str, Field(max_length=32)] | None = None
     """The CPU limit in force on a pod, the least of all its pods: `400m`."""
     utilization: Percent | None = None

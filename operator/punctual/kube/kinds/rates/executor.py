@@ -19,7 +19,7 @@ from punctual.verdict import Verdict
 
 QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL, reasons.STEERING}
 """Reasons that come and go in normal operation: no events."""
-GOOD: Final = {reasons.FEASIBLE, reasons.ON_TARGET, reasons.ALIGNED}
+GOOD: Final = {reasons.FEASIBLE, reasons.ON_TARGET, reasons.BALANCED, reasons.ALIGNED}
 """Reasons that are no warning."""
 
 

@@ -7,11 +7,13 @@ from punctual import reasons, wire
 from punctual.control.rate import Limits
 from punctual.kube import api
 from punctual.kube.api.conditions import conditions
+from punctual.kube.api.fields import BALANCED
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.known.pools import KnownPool
 from punctual.kube.known.rates import KnownRate
 from punctual.kube.known.translate import not_allowed
 from punctual.notation.quantity import format_cores
+from punctual.rates.balanced import LEAST
 from punctual.rates.model import (
     Member,
     MembersSeen,
@@ -48,7 +50,8 @@ def applied(known: KnownRate, caches: Caches) -> RateApplied:
         uid=known.uid,
         name=name,
         created=meta.creation_timestamp,
-        target=spec.rate,
+        target=LEAST if spec.rate == BALANCED else spec.rate,
+        balanced=spec.rate == BALANCED,
         epsilon=spec.epsilon,
         limits=Limits(spec.period.min, spec.period.max),
         max_rate=spec.max_rate,
@@ -115,7 +118,7 @@ def reported(report: wire.Report, pods: Iterable[wire.PodReport], *, at: float, 
         if not pod.over
     )
     clock = report.host.clock if heard else None
-    return PodsReported(report.node, at, seen, clock.bound if clock else None)
+    return PodsReported(report.node, at, seen, clock.bound if clock else None, report.host.load)
 
 
 def _phase(pod: wire.PodReport) -> PhaseSeen | None:
@@ -140,7 +143,8 @@ def to_record(status: api.TargetRateStatus) -> Record:
 def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float) -> dict[str, Any]:
     """Return a TargetRate's status as the API server takes it."""
     rate = None if status.rate is None else min(round(status.rate, 3), MOST)
-    error = None if rate is None or status.target is None else rate - status.target
+    balanced = known.spec is not None and known.spec.rate == BALANCED
+    error = None if rate is None or status.target is None or balanced else rate - status.target
     made = api.TargetRateStatus(
         epoch=epoch,
         observed_generation=known.metadata.generation,
@@ -152,6 +156,7 @@ def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float)
         period=status.period,
         offset=status.offset,
         skew=None if status.skew is None else round(status.skew, 6),
+        load=status.load,
         max_rate=status.max_rate,
         pods=status.pods,
     )

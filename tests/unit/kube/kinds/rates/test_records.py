@@ -10,6 +10,7 @@ from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.kinds.rates.records import applied, members, rate_status, reported, to_record
+from punctual.rates.balanced import LEAST
 from punctual.rates.model import Member, MemorySeen, PhaseSeen, PodsReported, RateStatus, Record, ReportedPod
 from punctual.verdict import Verdict
 
@@ -72,7 +73,7 @@ def test_what_is_asked(caches):
     assert (asked.name, asked.target, asked.epsilon, asked.max_rate) == ("default/solver", 0.125, 0.01, 1.5)
     assert asked.limits == Limits(0.002, 0.1)
     assert asked.created == NOW
-    assert asked.query is None
+    assert (asked.query, asked.balanced) == (None, False)
     assert (asked.aligned, asked.max_slice) == (False, 0.05)
     assert asked.refusal is None
 
@@ -81,6 +82,14 @@ def test_aligned_slices_are_asked_for_and_no_longer_than_the_pool_allows(caches)
     caches.observe("pools", None, pool(maxSlice="20ms"))
     asked = applied(known(caches, coscheduling="Aligned"), caches).rate
     assert (asked.aligned, asked.max_slice) == (True, 0.02)
+
+
+def test_balanced_slices_are_asked_for_in_the_place_of_a_rate(caches):
+    caches.observe("pools", None, pool())
+    found = known(caches, rate="Balanced")
+    asked = applied(found, caches).rate
+    assert (asked.balanced, asked.target, asked.refusal) == (True, LEAST, None)
+    assert found.spec.manifest()["rate"] == "Balanced"
 
 
 def test_the_query_is_handed_on(caches):
@@ -99,6 +108,7 @@ def test_the_query_is_handed_on(caches):
             "takes nothing from namespace default",
         ),
         ({}, {"rate": "140%"}, "InvalidSpec", "spec.rate"),
+        ({}, {"rate": "Balanced", "period": {"max": "9ms"}}, "InvalidSpec", "spec.period.max"),
         ({}, {"rate": "0.1%", "period": {"max": "100ms"}}, "InvalidSpec", "spec.period.max"),
     ],
 )
@@ -150,6 +160,19 @@ def test_a_status_says_it_in_a_users_words_and_a_new_leader_reads_it_back(caches
     )
 
 
+def test_a_balanced_one_has_a_load_and_no_error(caches):
+    on_target = Verdict("True", "Balanced", "80% of their CPU")
+    status = RateStatus(
+        admitted=Verdict("True", "Feasible", ""), on_target=on_target, target=0.8, rate=0.75, load=0.9, max_rate=2.0
+    )
+    body = rate_status(known(caches, rate="Balanced"), status, epoch=7, now=NOW)
+    assert {key: body.get(key) for key in ("target", "rate", "error", "load")} == {
+        "target": "80%", "rate": "75%", "error": None, "load": 0.9,
+    }  # fmt: skip
+    manifest = yaml.safe_load(api.TargetRate.EXAMPLE) | {"status": body}
+    assert to_record(api.parse_status(api.TargetRateStatus, manifest)).target == 0.8
+
+
 def test_a_status_of_the_release_before_has_no_offset():
     manifest = yaml.safe_load(api.TargetRate.EXAMPLE) | {
         "status": {"target": "40%", "period": 0.1, "utilization": "41%"}
@@ -175,10 +198,10 @@ def test_moments_count_only_where_the_agent_has_heard_this_leader(epoch, phase, 
         wire.PodReport(uid="p", done=3, written=0.5, cap=0.4, period=0.1, phase=PHASE, throttled=0.9),
         wire.PodReport(uid="q", over=True),
     ]
-    host = wire.NodeReport(clock=wire.ClockReport(bound=0.0001))
+    host = wire.NodeReport(clock=wire.ClockReport(bound=0.0001), load=1.5)
     report = wire.Report(node="n0", instance="a", sequence=1, epoch=epoch, host=host, pods=pods)
     seen = ReportedPod("p", 3, 0.5, 0.4, 0.1, phase, 0.9)
-    assert reported(report, pods, at=60.0, epoch=7) == PodsReported("n0", 60.0, (seen,), clock)
+    assert reported(report, pods, at=60.0, epoch=7) == PodsReported("n0", 60.0, (seen,), clock, load=1.5)
 
 
 @pytest.mark.parametrize("epoch", [7, 6])
