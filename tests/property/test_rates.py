@@ -1,5 +1,6 @@
 """Whatever is asked, reported, lost and changed: no pod above its CPU, no slice too short, no node overcommitted."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -75,10 +76,11 @@ class Rates(RuleBasedStateMachine):
         most=PARTS,
         alone=st.none() | st.floats(0.01, 1e4),
         aligned=st.booleans(),
+        balanced=st.booleans(),
         max_slice=st.floats(0.001, 0.2),
         record=st.just(Record(0.4, 10.0, 0.41, 0.05, 0.4)) | RECORDS,
     )
-    def ask(self, *, uid, part, epsilon, most, alone, aligned, max_slice, record):
+    def ask(self, *, uid, part, epsilon, most, alone, aligned, balanced, max_slice, record):
         self.rates[uid] = TargetRate(
             uid=uid,
             name=uid,
@@ -88,6 +90,7 @@ class Rates(RuleBasedStateMachine):
             limits=Limits(min(0.005, most), most),
             max_rate=alone,
             aligned=aligned,
+            balanced=balanced,
             max_slice=max_slice,
         )
         self.step(RateApplied(self.rates[uid], record))
@@ -112,7 +115,7 @@ class Rates(RuleBasedStateMachine):
         """Ask for what often fits, so that slices meet."""
         record = Record(part, 10.0, part, *place[:1], part, offset=place[1]) if place else Record()
         self.select(uid=uid, nodes=nodes, cpu=cpu, request=cpu, runs=True)
-        asked = {"epsilon": 0.03, "alone": 10.0, "aligned": True, "max_slice": 0.2}
+        asked = {"epsilon": 0.03, "alone": 10.0, "aligned": True, "balanced": False, "max_slice": 0.2}
         self.ask(uid=uid, part=part, most=most, record=record, **asked)
 
     @rule(uid=UIDS)
@@ -132,8 +135,9 @@ class Rates(RuleBasedStateMachine):
         throttled=st.none() | st.floats(0, 1),
         clock=st.none() | st.floats(0, 1e10),
         memory=st.none() | MEMORY,
+        load=st.none() | st.floats(0, 5) | st.floats(0, 1e6),
     )
-    def report(self, *, node, more, written, obeys, after, phase, throttled, clock, memory):
+    def report(self, *, node, more, written, obeys, after, phase, throttled, clock, memory, load):
         self.now += after
         lines = []
         for pod, hold in self.held.items():
@@ -141,7 +145,7 @@ class Rates(RuleBasedStateMachine):
             cap, period = (hold.cap, hold.period) if obeys else (None, None)
             done = self.done[pod] if written is not None else None
             lines.append(ReportedPod(pod, done, written, cap, period, phase, throttled, memory))
-        self.step(PodsReported(node, self.now, tuple(lines), clock))
+        self.step(PodsReported(node, self.now, tuple(lines), clock, load))
 
     @invariant()
     def no_pod_is_above_its_cpu_and_no_slice_is_too_short(self):
@@ -180,6 +184,14 @@ class Rates(RuleBasedStateMachine):
 
     def cpu_of(self, pod):
         return next(m.cpu for pods in self.members.values() for m in pods if m.pod == pod)
+
+    @invariant()
+    def balanced_pods_have_the_target_and_no_more(self):
+        for uid, rate in self.rates.items():
+            status = self.statuses.get(uid)
+            if rate.balanced and status and status.target is not None:
+                assert status.utilization == pytest.approx(status.target)
+                assert status.on_target.reason in {"Balanced", "Settling", "NoPods", "CapNotInForce"}
 
     @invariant()
     def what_is_held_is_what_is_known_and_admitted(self):

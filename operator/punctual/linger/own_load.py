@@ -8,9 +8,10 @@ Applications that are held have taken a part of the CPUs. Of the rest R the host
 CPUs of speed R/C with a common queue have C·ρ + ρ^√(2(C+1)) / (1 − ρ) tasks that run or wait (Sakasegawa 1977). With
 one CPU that is the ρ/(1 − ρ) of the M/M/1 queue.
 
-Near ρ = 1, that says little, and how the CPU was divided says more. Ready tasks get equal parts. So a pod that used the
-part u/U of the CPU had the part u/U of all ready tasks. That is one task, or as many as it has used CPUs. The busiest
-pod therefore bounds all: there are at most U / min(u, 1) tasks. Of k equal pods without an end, these are k.
+Near ρ = 1, that says little, and how the CPU was divided says more: k pods without an end get equal parts. So there are
+at most U² / Σu² tasks, the effective number of pods: k for k equal ones, and little more if others use little beside
+them. Weights make parts unequal, and such pods count as fewer, but never as less than they have used. A pod that has
+used several CPUs counts as so many tasks of one: Σ u·min(u, 1) stands in the place of Σu².
 """
 
 from collections.abc import Iterable
@@ -24,8 +25,7 @@ def own_load(used: Iterable[float], held: float, cores: float) -> float:
     held   what the pods of held applications have used in it, cores
     cores  CPU of the node. A node with less than one counts as one slow CPU.
 
-    It rises with what applications take, and when all pods use more. Pods with several threads, or of unequal weights,
-    may have more tasks than it says.
+    It rises with what applications take, and when all pods use more by the same factor.
     """
     pods = [min(each, cores) for each in used if each > 0.0]
     total = sum(pods)
@@ -33,7 +33,7 @@ def own_load(used: Iterable[float], held: float, cores: float) -> float:
         return 0.0
     cpus = max(cores, 1.0)
     part = total / max(cores - max(0.0, held), total)
-    most = total / min(max(pods), 1.0)
+    most = 1.0 / sum(each / total * (min(each, 1.0) / total) for each in pods)
     if part >= 1.0:
         return most / cpus
     waiting: float = part ** sqrt(2.0 * (cpus + 1.0)) / (1.0 - part)

@@ -23,12 +23,16 @@ PODS = st.lists(st.floats(0.0, 64.0), max_size=8)
         ([1.0], 0.0, 1.0, 1.0),
         ([0.1], 0.9, 1.0, 1.0),
         ([0.2, 0.2, 0.2], 0.4, 1.0, 3.0),
-        ([0.05, 0.04, 0.01], 0.9, 1.0, 2.0),  # the busiest has half of the CPU, and one task
+        ([0.05, 0.04, 0.01], 0.9, 1.0, 1 / 0.42),
+        ([0.15, *[0.005] * 10], 0.8, 1.0, 0.04 / 0.02275),  # one without an end, and ten that do little
+        ([0.1] * 3 + [0.3], 0.4, 1.0, 3.0),  # one has three times the weight
         ([1.0], 0.0, 4.0, 0.25),
         ([1.0], 2.0, 4.0, 0.25),
         ([0.8] * 5, 0.0, 4.0, 1.25),
         ([0.3, 0.3], 3.4, 4.0, 0.5),
         ([4.0], 0.0, 4.0, 1.0),  # four threads
+        ([3.0, 1.0], 0.0, 4.0, 1.0),
+        ([0.5, 0.5, 2.0], 1.0, 4.0, 0.9),
         ([0.5], 0.0, 0.5, 1.0),  # half a CPU
     ],
 )
@@ -56,12 +60,6 @@ def test_it_never_falls_when_all_use_less_or_applications_take_less(used, held, 
     assert own_load(used, less * held, cores) <= load * (1 + 1e-9)
 
 
-@given(PODS, st.floats(0.0, 300.0), CORES, st.floats(0.0, 1.0))
-def test_another_pod_that_is_not_the_busiest_adds_to_it(used, held, cores, part):
-    more = [*used, part * max(used, default=0.0)]
-    assert own_load(more, held, cores) >= own_load(used, held, cores) * (1 - 1e-9)
-
-
 @given(PODS, st.floats(0.0, 300.0), CORES)
 def test_it_is_at_least_what_runs_and_at_most_one_task_for_each_pod_or_cpu_in_use(used, held, cores):
     load, total = own_load(used, held, cores), sum(min(each, cores) for each in used)
@@ -77,6 +75,6 @@ def test_any_numbers_give_a_finite_load(used, held, cores):
     assert load >= 0.0
 
 
-@pytest.mark.parametrize(("odd", "load"), [(nan, 1.0), (-inf, 1.0), (-1.0, 1.0), (inf, 1.5)])
+@pytest.mark.parametrize(("odd", "load"), [(nan, 1.0), (-inf, 1.0), (-1.0, 1.0), (inf, 1.8)])
 def test_a_use_that_makes_no_sense_counts_as_none_or_as_all_cpus(odd, load):
     assert own_load([0.5, odd], 0.0, 1.0) == pytest.approx(load)
