@@ -118,6 +118,7 @@ class Application:
         if rate.query != self.rate.query:
             self.scrapes = Scrapes(rate.query)
             self._counts.forget()
+        self._on_target &= rate.balanced == self.rate.balanced
         self.rate = rate
         if rate.balanced:  # what is in force stays until the nodes have told their loads
             self.rate = replace(rate, target=self.balance.part or self.target or LEAST)
@@ -367,13 +368,14 @@ class Application:
         return self.phases.verdict(now, running, slice_, fills=self.pair.utilization < 1.0)
 
     def _by_load(self, target: float, period: float) -> Verdict:
-        used = f"its pods have {target:.0%} of their CPU, in periods of {1000 * period:.3g} ms"
-        if self.balance.load is None:
-            return Verdict(
-                "Unknown", reasons.SETTLING, f"{used}, until their nodes have told the load of their own work"
-            )
-        load = f"the load of their nodes' own work is {self.balance.load:.1f} tasks per CPU"
-        return Verdict("True", reasons.BALANCED, f"{used}; {load}")
+        used = f"its pods have {100 * target:.6g}% of their CPU, in periods of {1000 * period:.3g} ms"
+        if self.balance.load is not None:
+            load = f"the load of their nodes' own work is {self.balance.load:.1f} tasks per CPU"
+            return Verdict("True", reasons.BALANCED, f"{used}; {load}")
+        text = f"{used}, until their nodes have told the load of their own work"
+        if self._on_target:  # an earlier leader has said so
+            return Verdict("True", reasons.BALANCED, text)
+        return Verdict("Unknown", reasons.SETTLING, text)
 
     def _by_law(self, target: float) -> Verdict:
         assert self.pair is not None

@@ -145,7 +145,7 @@ def test_a_new_leader_keeps_the_part_on_record_until_a_node_tells():
     heir = balanced(Held(held.ranks, now=held.now), limits=rate().limits)
     heir.inbox[0] = replace(heir.inbox[0], record=record)
     heir.run(8)
-    assert (part(heir), reason(heir)) == (0.4, "Settling")
+    assert (part(heir), reason(heir)) == (0.4, "Balanced")
     heir.hogs = {"n0": 10, "n1": 10}
     heir.run(30)
     assert (part(heir), reason(heir)) == (0.1, "Balanced")
@@ -181,6 +181,9 @@ def test_an_edit_to_balanced_keeps_the_target_until_a_node_tells_and_one_back_is
     held.ask("a", 0.4, max_rate=2.0).run(60)
     assert reason(held) == "OnTarget"
     assert held.statuses["a"].load is None
+    held.hogs, held.loads = {}, {}
+    balanced(held, max_rate=2.0).run(2)
+    assert (part(held), reason(held)) == (0.8, "Balanced"), "the load is known"
 
 
 def test_aligned_slices_are_balanced_too():
