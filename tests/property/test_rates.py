@@ -191,7 +191,7 @@ class Rates(RuleBasedStateMachine):
             status = self.statuses.get(uid)
             if rate.balanced and status and status.target is not None:
                 assert status.utilization == pytest.approx(status.target)
-                assert status.on_target.reason in {"Balanced", "Settling", "NoPods", "CapNotInForce"}
+                assert status.on_target.reason in {"Balanced", "Settling", "NoPods", "CapNotInForce", "MemoryShort"}
 
     @invariant()
     def what_is_held_is_what_is_known_and_admitted(self):

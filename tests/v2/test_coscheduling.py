@@ -49,10 +49,14 @@ class CoschedulingTest(unittest.TestCase):
             self.skipTest("needs two CPUs")
         self.shared = Path(self.enterContext(tempfile.TemporaryDirectory()), "shared")
         self.shared.write_bytes(bytes(4096))
+        # other work of the machine would tear the slices, and keep this process from steering them
+        self.addCleanup(os.setpriority, os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
         self.nodes = []
         for rank, cpu in enumerate(cpus[:2]):
             pod = Node()
             self.addCleanup(pod.remove)
+            pod.outweigh()
             pod.spin(pod.make(f"{pod.qos}/pod-neighbour/main"), cpu=cpu)
             pod.start([sys.executable, "-c", _RANK, str(self.shared), str(rank)], pod.main, cpu=cpu)
             self.nodes.append(pod)
