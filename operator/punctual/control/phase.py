@@ -317,7 +317,11 @@ class PhaseControl:
     """None: not known, as during a search or a move."""
     moves: int = field(init=False, default=0)
     failed: int = field(init=False, default=0)
-    """Moves in a row after which the phase was not where it should be. FAILURES: no move for OFF seconds."""
+    """Moves in a row after which the phase was not where it should be. FAILURES: no move for OFF seconds.
+
+    A new grid or pair starts anew. PAUSE holds all the same."""
+    asked: float | None = field(init=False, default=None)
+    """The last ``begins`` of a grid that had one."""
     period: float = field(init=False)
     """The period that is to be in force."""
     stage: Search | Look | Move | None = field(init=False, default=None)
@@ -326,7 +330,9 @@ class PhaseControl:
     since: float = field(init=False, default=-inf)
     """End of the last stage."""
     not_before: float = field(init=False, default=-inf)
-    """No move begins earlier."""
+    """No move begins earlier: PAUSE ..."""
+    rests: float = field(init=False, default=-inf)
+    """... and OFF."""
     expected: Phase | None = field(init=False, default=None)
     """Where the last move should have led."""
     late: bool = field(init=False, default=False)
@@ -336,6 +342,7 @@ class PhaseControl:
 
     def __post_init__(self) -> None:
         self.period = self.grid.period
+        self.asked = self.grid.begins
 
     @property
     def error(self) -> float | None:
@@ -358,10 +365,14 @@ class PhaseControl:
 
     def aim(self, grid: Grid, bound: float = 0.0) -> None:
         """Change the grid, as often as its place on this clock becomes better known. ``bound``: error of the clock."""
+        tolerance = max(TOLERANCE, bound)
         if grid.period != self.grid.period:
             self.forget()
+        if (grid.period, grid.cores) != (self.grid.period, self.grid.cores) or self._elsewhere(grid, tolerance):
+            self.failed, self.rests = 0, -inf
         was_on = self.on_grid
-        self.grid, self.tolerance = grid, max(TOLERANCE, bound)
+        self.grid, self.tolerance = grid, tolerance
+        self.asked = self.asked if grid.begins is None else grid.begins
         if was_on and not self.on_grid:
             self.since = -inf
 
@@ -385,22 +396,32 @@ class PhaseControl:
             self.stage = self._next(now)
         return self.stage.step(now)
 
+    def _elsewhere(self, grid: Grid, tolerance: float) -> bool:
+        """Return whether a grid is another one, and not the same one on a clock that is better known now."""
+        if grid.begins is None or self.asked is None:
+            return False
+        return abs(wrap(grid.begins - self.asked, grid.period)) > self.tolerance + tolerance
+
+    @property
+    def _may_move(self) -> float:
+        return max(self.not_before, self.rests)
+
     @property
     def _due(self) -> float:
         """When the next stage begins."""
         if not self.bad:
             return self.since + LOOK
         soon = self.since + (AGAIN if self.bad < BAD else 0.0)
-        return soon if self.phase is None else min(max(soon, self.not_before), self.since + LOOK)
+        return soon if self.phase is None else min(max(soon, self._may_move), self.since + LOOK)
 
     def _next(self, now: float) -> Search | Look | Move:
         """Return the stage that begins."""
         period, phase = self.grid.period, self.phase
-        if phase is not None and self.bad >= BAD and not self.on_grid and now >= self.not_before:
+        if phase is not None and self.bad >= BAD and not self.on_grid and now >= self._may_move:
             d = change(self.error or 0.0, period, self.grid.cores)
             if d is not None:
                 return Move(period, d, phase.firing(period, now + period / 2))
-            self.failed, self.not_before = FAILURES, now + OFF
+            self.failed, self.rests = FAILURES, now + OFF
         if phase is None or phase.half > FINE or self.late:
             self.late = False
             return Search.begin(now, period, phase)
@@ -446,7 +467,7 @@ class PhaseControl:
             off = abs(wrap(self.phase.at - expected.at, self.grid.period))
             self.failed = self.failed + 1 if off > TOLERANCE + expected.half + self.phase.half else 0
             if self.failed >= FAILURES:
-                self.not_before = now + OFF
+                self.rests = now + OFF
         self._judge()
 
     def _looked(self, look: Look) -> None:

@@ -310,6 +310,43 @@ def test_a_grid_that_goes_elsewhere_is_followed_without_waiting_for_the_next_loo
     assert abs(one.error) <= TOLERANCE
 
 
+@pytest.mark.parametrize(
+    ("grid", "anew"),
+    [
+        (Grid(BEGINS + 0.04, 0.1, 0.3), True),
+        (Grid(BEGINS + 1000.0, 0.1, 0.31), True),
+        (Grid(BEGINS + 0.04, 0.2, 0.3), True),
+        (Grid(BEGINS + 100.0005, 0.1, 0.3), False),  # the same one on a clock that is better known
+        (Grid(None, 0.1, 0.3), False),
+    ],
+)
+def test_only_a_new_grid_or_pair_ends_the_rest_after_failed_moves(grid, anew):
+    one = agent()
+    one.timer.stuck = True
+    one.run(60.0)
+    assert (one.control.failed, len(one.moves)) == (FAILURES, FAILURES)
+    one.control.aim(grid)
+    one.control.forget()  # as the agent does after a changed pair
+    assert one.control.failed == (0 if anew else FAILURES)
+    one.timer.stuck = False
+    one.timer.write(grid.period)
+    one.run(100.0)
+    moved = len(one.moves) > FAILURES
+    assert moved == anew
+    one.control.aim(Grid(BEGINS, *grid[1:]))
+    one.run(140.0)
+    assert (len(one.moves) > FAILURES) == anew, "what was no new grid stays none when it has its begin again"
+
+
+def test_new_grids_all_the_time_move_a_pod_that_does_not_follow_no_more_often_than_any():
+    one = agent()
+    one.timer.stuck = True
+    for second in range(1, 240):
+        one.control.aim(Grid(BEGINS + 0.04 * (second // 5 % 2), 0.1, 0.3 + 0.01 * (second // 7 % 2)))
+        one.run(float(second))
+    assert min(b - a for a, b in zip(one.moves, one.moves[1:], strict=False)) >= PAUSE
+
+
 def test_two_moves_are_some_seconds_apart_however_often_the_grid_changes():
     one = agent()
     for second in range(1, 120):
