@@ -41,7 +41,7 @@ from punctual.control.rate import (
 )
 from punctual.rates.balanced import LEAST, Balance
 from punctual.rates.counts import IN_FORCE, Counts
-from punctual.rates.grid import Kept
+from punctual.rates.grid import Kept, Mark
 from punctual.rates.model import (
     UNRECORDED,
     Grid,
@@ -196,8 +196,9 @@ class Application:
         """What says where the grid of the leader before is. None: nothing."""
         if self.on_grid is None or self.on_grid != placed(self.record):
             return None
-        pods = [m.pod for m in self.members.values() if m.running]
-        return Kept(*self.on_grid, self.phases.begins(pods), self.phases.half(pods))
+        running = [m for m in self.members.values() if m.running]
+        marks = [Mark(m.node, self.phases.begins(m.pod)) for m in running]
+        return Kept(*self.on_grid, marks, self.phases.half(m.pod for m in running))
 
     # what happens
 

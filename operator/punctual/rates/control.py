@@ -142,7 +142,7 @@ class RateControl:
 
     def _settle_grid(self, now: float) -> None:
         """Decide where the grid begins, if an application is on it."""
-        on_grid = [app for app in self._applications.values() if app.on_grid]
+        on_grid = sorted((app for app in self._applications.values() if app.on_grid), key=lambda app: app.rate.age)
         if on_grid and self._grid.settle(now, [kept for app in on_grid if (kept := app.kept)]):
             for app in on_grid:
                 app.phases.restart(now)

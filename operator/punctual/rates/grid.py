@@ -6,6 +6,7 @@ begin. Not all may have said so exactly after `LIMIT` seconds: then it goes by t
 are none, each origin is as good.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -19,27 +20,31 @@ EXACT: Final = 0.0005
 would move by that once it knows better."""
 NEAR: Final = 0.001
 """Origins that are nearer than this agree, s."""
-VOTES: Final = 64
-"""So many pods at most are candidates: the origin of each is compared with all others."""
+CANDIDATES: Final = 64
+"""So many origins at most are considered: each is compared with what all pods say."""
 _SPAN: Final = max(PERIODS) / 1e6
 """The origin matters only to within the longest period, s."""
 
 
-class Kept(NamedTuple):
-    """A restored aligned application: its slot, and when a period of each pod begins, the oldest pod first.
+class Mark(NamedTuple):
+    """When a period of a pod begins, as its node says. ``begins`` None: it is not known yet."""
 
-    ``begins`` has None for a pod of which it is not known yet. The others may be wrong by ``half`` seconds.
-    """
+    node: str
+    begins: float | None
+
+
+class Kept(NamedTuple):
+    """A restored aligned application: its slot, and what is known of its pods, by ``half`` seconds at worst."""
 
     period: float
     offset: float
-    begins: Sequence[float | None]
+    marks: Sequence[Mark]
     half: float = 0.0
 
     @property
     def exact(self) -> bool:
         """Whether all pods tell, exactly."""
-        return None not in self.begins and self.half <= EXACT
+        return all(mark.begins is not None for mark in self.marks) and self.half <= EXACT
 
 
 @dataclass(slots=True)
@@ -53,7 +58,7 @@ class GridOrigin:
     def settle(self, now: float, kept: Sequence[Kept]) -> bool:
         """Decide; return whether it is decided now and was not before.
 
-        ``kept`` are all restored applications that are on the grid.
+        ``kept`` are all restored applications that are on the grid, the oldest first.
         """
         if self.begins is not None:
             return False
@@ -67,14 +72,24 @@ class GridOrigin:
 
 
 def _voted(kept: Sequence[Kept]) -> float | None:
-    """Return the origin that most pods agree with, of those of the longest period; None: no pod tells.
+    """Return the origin that most nodes agree with, of those of the longest period; None: no pod tells.
 
-    One agent that is wrong moves no other pod. Of equal numbers, the oldest pod's origin counts.
+    A node has one vote, however many pods it has: where its clock is wrong, all of them are. Of equal numbers, the
+    first pod of the oldest application counts.
     """
-    marks = [(begins - k.offset, k.period) for k in kept for begins in k.begins if begins is not None]
-    longest = max((period for _, period in marks), default=0.0)
-    asked = [origin for origin, period in marks if period == longest][:VOTES]
-    return max(asked, key=lambda origin: sum(_agree(origin, *mark) for mark in marks), default=None)
+    said = [(node, begins - k.offset, k.period) for k in kept for node, begins in k.marks if begins is not None]
+    longest = max((period for _, _, period in said), default=0.0)
+    turns, asked = Counter[str](), list[tuple[int, float]]()
+    for node, origin, period in said:
+        if period == longest:
+            asked.append((turns[node], origin))
+            turns[node] += 1
+    asked.sort(key=lambda candidate: candidate[0])  # one of each node, then a second one: a node may have hundreds
+    votes = {
+        origin: len({node for node, other, period in said if _agree(origin, other, period)})
+        for _, origin in asked[:CANDIDATES]
+    }
+    return max(votes, key=lambda origin: votes[origin], default=None)
 
 
 def _agree(origin: float, other: float, period: float) -> bool:

@@ -100,9 +100,9 @@ class PodPhases:
         """Return whether a pod is not on the grid yet and still has time for it."""
         return any(not phase.steered and not phase.is_off(now) for phase in self._pods.values())
 
-    def begins(self, pods: Iterable[str]) -> list[float | None]:
-        """Return when a period of each pod begins, as it was last told; None: it is not known."""
-        return [phase.told.begins if (phase := self._pods.get(pod)) and phase.told else None for pod in pods]
+    def begins(self, pod: str) -> float | None:
+        """Return when a period of a pod begins, as it was last told; None: it is not known."""
+        return phase.told.begins if (phase := self._pods.get(pod)) and phase.told else None
 
     def half(self, pods: Iterable[str]) -> float:
         """Return by how much what `begins` says of pods may be wrong, s."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.rates.grid import LIMIT, GridOrigin, Kept
+from punctual.rates.grid import CANDIDATES, LIMIT, GridOrigin, Kept, Mark
 
 NOW = 1000.0
 
@@ -15,31 +15,51 @@ def origin(*kept, seconds=0.0):
     return None if grid.begins is None else round(grid.begins % 0.8, 6)
 
 
-OLD = Kept(0.1, 0.03, (5.08, 7.18))
+def marks(*begins, node=None):
+    """Return what pods say, each of a node of its own, or all of one."""
+    return tuple(Mark(node or f"n{n}", at) for n, at in enumerate(begins))
+
+
+OLD = Kept(0.1, 0.03, marks(5.08, 7.18))
 """Its grid begins at 50 ms of each 100 ms."""
-LONG = Kept(0.4, 0.0, (0.25,))
+LONG = Kept(0.4, 0.0, marks(0.25))
 """Its grid begins at 250 ms of each 400 ms, which is the same one."""
 
 TABLE = {
     "nothing is kept": ((), 0.0, NOW % 0.8),
     "all tell": ((OLD,), 0.0, 5.05 % 0.8),
-    "one does not tell": ((OLD._replace(begins=(5.08, None)),), 20.0, None),
-    "one does not tell for long": ((OLD._replace(begins=(None, 7.18)),), LIMIT, 7.15 % 0.8),
+    "one does not tell": ((OLD._replace(marks=marks(5.08, None)),), 20.0, None),
+    "one does not tell for long": ((OLD._replace(marks=marks(None, 7.18)),), LIMIT, 7.15 % 0.8),
     "one does not tell exactly": ((OLD._replace(half=0.003),), 20.0, None),
     "one does not tell exactly for long": ((OLD._replace(half=0.003),), LIMIT, 5.05 % 0.8),
-    "none tells for long": ((OLD._replace(begins=(None, None)),), LIMIT, (NOW + LIMIT) % 0.8),
-    "one has no pods": ((OLD._replace(begins=()),), 0.0, NOW % 0.8),
+    "none tells for long": ((OLD._replace(marks=marks(None, None)),), LIMIT, (NOW + LIMIT) % 0.8),
+    "one has no pods": ((OLD._replace(marks=marks()),), 0.0, NOW % 0.8),
     "the longest period counts": ((OLD, LONG), 0.0, 0.25),
-    "the longest one does not tell": ((OLD, LONG._replace(begins=(None,))), LIMIT, 5.05 % 0.8),
-    "one is wrong": ((OLD._replace(begins=(1e9, 5.08, 7.18)),), 0.0, 5.05 % 0.8),
+    "the longest one does not tell": ((OLD, LONG._replace(marks=marks(None))), LIMIT, 5.05 % 0.8),
+    "one is wrong": ((OLD._replace(marks=marks(1e9, 5.08, 7.18)),), 0.0, 5.05 % 0.8),
     "the longest one is wrong, another application says so": (
-        (OLD, LONG._replace(begins=(0.31, 0.25))),
+        (OLD, LONG._replace(marks=marks(0.31, 0.25))),
         0.0,
         0.25,
     ),
-    "two are wrong, each by itself": ((OLD._replace(begins=(1e9, -1e9 + 0.01, 5.08, 7.18)),), 0.0, 5.05 % 0.8),
-    "two tell two origins": ((OLD._replace(begins=(5.08, 5.10)),), 0.0, 5.05 % 0.8),
-    "they agree but for what clocks err": ((OLD._replace(begins=(5.0805, 5.08, 5.0795)),), 0.0, 5.0505 % 0.8),
+    "two are wrong, each by itself": ((OLD._replace(marks=marks(1e9, -1e9 + 0.01, 5.08, 7.18)),), 0.0, 5.05 % 0.8),
+    "two tell two origins": ((OLD._replace(marks=marks(5.08, 5.10)),), 0.0, 5.05 % 0.8),
+    "one node has most pods and is wrong": (
+        (OLD._replace(marks=marks(*[5.04] * 100, node="wrong") + marks(5.08, 7.18)),),
+        0.0,
+        5.05 % 0.8,
+    ),
+    "one node has many pods at many moments": (
+        (OLD._replace(marks=marks(*[n / 7e3 for n in range(CANDIDATES)], node="wrong") + marks(5.08, 7.18)),),
+        0.0,
+        5.05 % 0.8,
+    ),
+    "of two nodes the older application's counts": (
+        (OLD._replace(marks=marks(5.08, node="a")), OLD._replace(marks=marks(*[5.04] * 9, node="b"))),
+        0.0,
+        5.05 % 0.8,
+    ),
+    "they agree but for what clocks err": ((OLD._replace(marks=marks(5.0805, 5.08, 5.0795)),), 0.0, 5.0505 % 0.8),
 }
 
 
@@ -57,5 +77,5 @@ def test_it_is_decided_once():
 
 def test_it_is_of_the_present_clock():
     grid = GridOrigin()
-    grid.settle(NOW, (OLD._replace(begins=(1e9,)),))
+    grid.settle(NOW, (OLD._replace(marks=marks(1e9)),))
     assert NOW - 0.8 < grid.begins <= NOW

@@ -110,5 +110,5 @@ def test_what_an_agent_told_counts_until_it_tells_again():
     phases.select(("p",), 0.0)
     phases.observe(1.0, ReportedPod("p", 1, 0.0, 0.4, 0.1, phase(), 1.0), 0.0003)
     phases.observe(2.0, ReportedPod("p", 1, 0.0, 0.4, 0.1, None, 1.0), 0.0003)
-    assert phases.begins(("p",)) == [100.0]
+    assert phases.begins("p") == 100.0
     assert phases.half(("p",)) == 0.0001

@@ -317,6 +317,31 @@ async def test_a_shortage_of_memory_reaches_limits_status_and_events(stage):
     assert stage.log.statuses["u"]["OnTarget"] == "Settling"
 
 
+async def test_the_grid_waits_for_what_every_restored_rate_says_also_if_the_first_one_was_never_aligned(stage):
+    """All that the takeover has read, and their pods, are there at the first step."""
+    held = {"target": "40%", "maxRate": "2/s", "utilization": "41%", "period": 0.1, "offset": "0s", "rate": "40%"}
+    for uid, status in (("new", {}), ("old", {**held, "conditions": []})):
+        body = yaml.safe_load(api.TargetRate.EXAMPLE)
+        body["metadata"] |= {"name": uid, "uid": uid, "generation": 1, "creationTimestamp": CREATED}
+        body["spec"] |= {"maxRate": "2/s", "coscheduling": "Aligned", "selector": {"matchLabels": {"app": uid}}}
+        await stage.rates.restore(body | {"status": status}, "")
+        pod = stage.pod(uid)
+        pod["metadata"]["labels"] = {"app": uid}
+        stage.pods._told(pod)
+    assert [known.term.record.offset for known in stage.caches.directory.rates.values()] == [None, 0.0]
+
+    def begins():
+        return [point.mode.grid.begins for point in stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods]
+
+    stage.kinds.begin()
+    await stage.turn()
+    assert begins() == [None, None]
+    stage.now = 1.0
+    stage.report(wire.PodReport(uid="old", cap=0.41, period=0.1, phase=wire.PhaseReport(begins=0.77, half=0.0001)))
+    await stage.turn()
+    assert [at % 0.1 for at in begins()] == pytest.approx([0.07, 0.07])
+
+
 async def test_prometheus_is_asked_every_three_seconds_with_one_query_at_a_time(stage):
     stage.pods._told(stage.pod("p"))
     stage.pods._told(stage.pod("q") | {"status": {"phase": "Pending"}})
