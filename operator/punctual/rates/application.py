@@ -230,14 +230,13 @@ class Application:
             return
         # where iterations are short, it costs little to leave out what ran under another pair
         self._counts.begin_in_force(only_anew=WINDOW * self.max_rate * self.target < 2.0)
-        window = self._counts.closed(now, WINDOW, self.rate.exact, self._patience)
+        new = self.phases.new(now) if self.on_grid else ()
+        window = self._counts.closed(now, WINDOW, self.rate.exact, self._patience, new=new)
         if window is None:
             return
         self.seen = window.rate / self.max_rate
-        if self._law is None:
+        if self._law is None or (self.on_grid and not self.phases.allow(now)):
             return
-        if self.on_grid and self.phases.steering(now):
-            return  # slices that do not meet yet tell nothing of the slice that is needed
         if window.share > 0.0:
             self._decide(self._law.report(Iteration(self.seen, self.pair.utilization, window.share)), now)
             self._on_target = self._law.held or (self._on_target and self._word == "Wait")

@@ -1,6 +1,6 @@
 """What pods' reports say: how many iterations each has done since when, and whether its cap is in force."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -36,6 +36,7 @@ class Window(NamedTuple):
 class PodCounts:
     """The counts of one pod. ``since``: its first report; it may have been silent from then on."""
 
+    pod: str
     since: float
     heard: float = field(init=False)
     """Its last report."""
@@ -124,7 +125,7 @@ class Counts:
 
     def observe(self, at: float, seen: ReportedPod, *, cap: float, period: float | None) -> None:
         """Take in a pod's line of a report, as `PodCounts.observe`."""
-        self.pods.setdefault(seen.pod, PodCounts(at)).observe(at, seen, cap=cap, period=period)
+        self.pods.setdefault(seen.pod, PodCounts(seen.pod, at)).observe(at, seen, cap=cap, period=period)
 
     def change(self) -> None:
         """Take in that another pair is to be in force."""
@@ -153,20 +154,24 @@ class Counts:
             if counts.anew or not only_anew:
                 counts.begin_in_force()
 
-    def closed(self, now: float, seconds: float, iterations: int, patience: float) -> Window | None:
+    def closed(
+        self, now: float, seconds: float, iterations: int, patience: float, *, new: Collection[str] = ()
+    ) -> Window | None:
         """Return the slowest pod's window, and begin the next one; None: it goes on.
 
-        It waits neither for a pod that is stalled nor for one of a node without reports.
+        It waits neither for a pod that is stalled nor for one of a node without reports, and beside others not for one
+        that is ``new``: not on the grid yet.
         """
         heard = [counts for counts in self.reporting if now - counts.heard <= IN_FORCE]
-        reporting = [counts for counts in heard if counts.silent <= patience]
+        going = [counts for counts in heard if counts.silent <= patience]
+        reporting = [counts for counts in going if counts.pod not in new] or going
         if any(counts.anew for counts in reporting):
             return None
         windows = [counts.window() for counts in reporting]
         ended = [w for w in windows if w is not None and w.seconds >= seconds and w.iterations >= iterations]
         if not ended or len(ended) < len(windows):
             return None
-        for counts in reporting:
+        for counts in going:
             counts.next_window()
         slowest = min(ended, key=lambda window: window.rate)
         return slowest._replace(share=min(window.share for window in ended))

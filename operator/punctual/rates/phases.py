@@ -76,12 +76,18 @@ class _Phase:
         """Return whether it had its time and is not on the grid."""
         return self.off is not None and now - self.off > PATIENCE
 
+    def is_new(self, now: float) -> bool:
+        """Return whether it is not on the grid yet and still has time for it."""
+        return not self.steered and not self.is_off(now)
+
 
 @dataclass(slots=True)
 class PodPhases:
     """The phases of an application's pods, by pod."""
 
     _pods: dict[str, _Phase] = field(default_factory=dict)
+    _waited: float | None = None
+    """Since when a decision waits for pods that are new. None: none does."""
 
     def select(self, pods: Iterable[str], now: float) -> None:
         """Take in which pods there are."""
@@ -89,16 +95,28 @@ class PodPhases:
 
     def restart(self, now: float) -> None:
         """Take in that the pods are to be on the grid at another place from now on."""
-        self._pods = {pod: _Phase(now) for pod in self._pods}
+        self._pods, self._waited = {pod: _Phase(now) for pod in self._pods}, None
 
     def observe(self, at: float, seen: ReportedPod, clock: float | None, *, at_floor: bool = False) -> None:
         """Take in a pod's line of a report. ``clock``: the bound of its agent's clock, s."""
         if seen.pod in self._pods:
             self._pods[seen.pod].observe(at, seen, clock, at_floor=at_floor)
 
-    def steering(self, now: float) -> bool:
-        """Return whether a pod is not on the grid yet and still has time for it."""
-        return any(not phase.steered and not phase.is_off(now) for phase in self._pods.values())
+    def new(self, now: float) -> set[str]:
+        """Return the pods that are not on the grid yet and still have time for it."""
+        return {pod for pod, phase in self._pods.items() if phase.is_new(now)}
+
+    def allow(self, now: float) -> bool:
+        """Return whether to decide now: slices that do not meet yet tell nothing of the slice that is needed.
+
+        A decision waits for new pods, for PATIENCE at most: there may be new ones all the time.
+        """
+        if self.new(now):
+            self._waited = now if self._waited is None else self._waited
+            if now - self._waited <= PATIENCE:
+                return False
+        self._waited = None
+        return True
 
     def begins(self, pod: str) -> float | None:
         """Return when a period of a pod begins, as it was last told; None: it is not known."""

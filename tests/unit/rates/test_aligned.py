@@ -113,6 +113,28 @@ def test_a_restarted_pod_is_steered_and_the_others_stay():
     assert held.ranks["a"].steered == [1, 1]
 
 
+def test_pods_that_come_and_go_all_the_time_do_not_keep_the_others_from_their_rate():
+    """None of those of the last rank is ever on the grid."""
+    held = cluster(ranks=4, pattern="none")
+    ranks = held.ranks["a"]
+    steer = ranks.steer
+
+    def but_the_last(r, hold, clock):
+        return None if r == 3 else steer(r, hold, clock)
+
+    ranks.steer = but_the_last
+    for target in (0.4, 0.2):
+        ask(held, target=target)
+        for n in range(12):
+            held.run(20)
+            ranks.replace(3, f"{target}-{n}")
+            held.inbox.append(MembersSeen("a", tuple(ranks.pods)))
+        assert reasons(held)[1:] == ("OnTarget", "Steering")
+        before = ranks.counts[0]
+        held.run(20)
+        assert (ranks.counts[0] - before) / 20 * ALONE == pytest.approx(target, abs=0.06)
+
+
 def test_a_takeover_keeps_pair_offset_and_origin():
     held = ask(ask(cluster("a", "b", cores=1.0), "a"), "b", created=1.0).run(60)
     before, phases = dict(held.holds), {name: list(ranks.phases) for name, ranks in held.ranks.items()}

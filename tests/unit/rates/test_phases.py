@@ -4,7 +4,7 @@ import pytest
 from held import member
 
 from punctual.rates.model import PhaseSeen, ReportedPod
-from punctual.rates.phases import PodPhases
+from punctual.rates.phases import PATIENCE, PodPhases
 
 PODS = (member("p", "n0"), member("q", "n1"))
 SLICE = 0.04
@@ -112,3 +112,31 @@ def test_what_an_agent_told_counts_until_it_tells_again():
     phases.observe(2.0, ReportedPod("p", 1, 0.0, 0.4, 0.1, None, 1.0), 0.0003)
     assert phases.begins("p") == 100.0
     assert phases.half(("p",)) == 0.0001
+
+
+def aligned_from(came, at):
+    """Return which seconds decide, while pod p is on the grid and others come at ``came`` and are steered after ``at``."""
+    phases, found = PodPhases(), []
+    for now in range(120):
+        there = {f"q{second}": now - second for second in came if second <= now}
+        phases.select(("p", *there), float(now))
+        for pod, age in {"p": at, **there}.items():
+            phases.observe(float(now), ReportedPod(pod, 1, 0.0, 0.4, 0.1, phase(0.0 if age >= at else 0.03)), 0.0)
+        if phases.allow(float(now)):
+            found.append(now)
+    return found
+
+
+def test_a_decision_waits_for_a_new_pod_until_it_is_on_the_grid():
+    assert aligned_from([10], 5) == [*range(10), *range(15, 120)]
+
+
+def test_it_waits_for_one_that_never_is_as_long_as_it_has_time():
+    assert aligned_from([10], 1000) == [*range(10), *range(10 + int(PATIENCE) + 1, 120)]
+
+
+def test_where_new_pods_come_all_the_time_it_waits_no_longer_than_for_one():
+    decided = aligned_from(range(0, 120, 3), 20)
+    apart = [b - a for a, b in zip(decided, decided[1:], strict=False)]
+    assert decided[0] == PATIENCE + 1
+    assert set(apart) == {PATIENCE + 2}
