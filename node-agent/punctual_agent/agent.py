@@ -132,7 +132,7 @@ class Agent:
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
-        self._aligned.steer(self._pods.values(), now, may_write=may_write)
+        self._aligned.steer(self._pods.values(), now, may_write=may_write and not self._state.trouble)
         self._aligned_memory.look(now, self._pods.values())
         self._sequence += 1
         self.ticked = now
@@ -232,10 +232,14 @@ class Agent:
 
     def _save(self, epoch: int) -> None:
         modes = {pod.uid: pod.mode.saved for pod in self._pods.values() if pod.mode is not None}
-        saved = Saved(epoch, self._lease, modes)
-        if saved != self._saved:
+        saved, before = Saved(epoch, self._lease, modes), self._state.trouble
+        if saved != self._saved or before:
             self._state.save(saved, own=self._restored)
             self._saved = saved
+            if (trouble := self._state.trouble) and trouble != before:
+                log.warning("limits_not_saved", extra={"error": trouble})
+            elif before and not trouble:
+                log.info("limits_saved")
 
     def _forget(self, uid: str) -> None:
         del self._pods[uid]
@@ -307,8 +311,12 @@ class Agent:
         return pod.mode is not None and pod.mode.differs(pod.held.cap, self._moment(now))
 
     def _assert(self, pod: Pod, now: float, *, may_write: bool) -> None:
-        """Bring a pod that was just read to what its mode wants."""
-        if pod.mode is not None and may_write:
+        """Bring a pod that was just read to what its mode wants.
+
+        What a user's own pod has without this agent must be saved before. Only a pod that is let go gets its limits
+        back in any case: an agent that finds them takes them for limits, which is what they are.
+        """
+        if pod.mode is not None and may_write and (not self._state.trouble or pod.mode.unnamed() == pod.mode):
             match pod.mode.wanted(self._moment(now)):
                 case Cap() as cap:
                     if pod.mode.lowest:

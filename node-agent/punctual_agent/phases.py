@@ -261,7 +261,12 @@ class Phases:
                     return False
                 self._moves[key] = Move(wanted, pair)
                 self._over.discard(key)
-            self._save()
+            try:
+                self._save()
+            except OSError:  # the main thread says so: it saves there, too
+                with self._changed:
+                    self._over.add(key)
+                return False
         with self._changed:
             if self._ended or not self._actuator.swap(one.target.path, one.in_force, wanted):
                 if key in self._moves:

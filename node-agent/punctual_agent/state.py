@@ -6,7 +6,8 @@ so a reader never sees a part of one. It is not synced to disk: it must survive 
 
 What users' own pods had before is in a folder of the node, because it must survive the agent's pod, too: nothing else
 tells it. The agents of two pods share that folder, so only the one that holds the node's lock may write there. A file
-of an earlier boot counts as empty: the cgroups of its pods are gone.
+of an earlier boot counts as empty: the cgroups of its pods are gone. What cannot be saved there ends no agent: it tells
+so (`trouble`), and leaves users' own pods as they are.
 
 The heartbeat is a CLOCK_MONOTONIC time, which all processes of a node share. No heartbeat means that the agent never
 started, or that it shut down and left its pods at their rest caps. Standard library only.
@@ -44,7 +45,7 @@ class Saved:
 class State:
     """The folders of the state: an emptyDir of the agent's pod, and one of the node (None: the same).
 
-    Raises OSError if one of them cannot be written.
+    Raises OSError if the first of them cannot be written.
     """
 
     def __init__(self, folder: str | Path, node_folder: str | Path | None = None) -> None:
@@ -59,20 +60,30 @@ class State:
             self._boot = ""
         self._handle: int | None = None
         self._own: Mapping[str, Mode] = {}
+        self.trouble = ""
+        """Why the modes of users' own pods could not be saved last. Empty: they were."""
 
     def save(self, saved: Saved, *, own: bool = True) -> None:
-        """Replace the files of the modes. ``own``: also that of users' own pods."""
+        """Replace the files of the modes. ``own``: also that of users' own pods, unless there is `trouble`."""
         own_modes = {uid: mode for uid, mode in saved.modes.items() if mode.own}
         others = {uid: mode for uid, mode in saved.modes.items() if not mode.own}
-        if own and own_modes != self._own:
-            self._own = own_modes
-            _replace(self._applications, {"boot": self._boot, "modes": _raw(own_modes)})
+        if own:
+            self.trouble = self._save_own(own_modes)
         _replace(self._file, {"epoch": saved.epoch, "lease": saved.lease, "modes": _raw(others)})
+
+    def _save_own(self, modes: Mapping[str, Mode]) -> str:
+        if modes != self._own:
+            try:
+                _replace(self._applications, {"boot": self._boot, "modes": _raw(modes)})
+            except OSError as error:
+                return str(error)
+            self._own = modes
+        return ""
 
     def save_moves(self, moves: Mapping[str, Mapping[str, tuple[Cap, ...]]]) -> None:
         """Replace the file of the pairs that may be in force while slices are moved, by pod and folder.
 
-        Another thread than that of :meth:`save` may call it.
+        Another thread than that of :meth:`save` may call it. Raises OSError if the node's folder cannot be written.
         """
         pairs = {
             uid: {name: [asdict(pair) for pair in all_pairs] for name, all_pairs in folders.items()}

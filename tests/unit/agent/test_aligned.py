@@ -1,6 +1,8 @@
 """Aligned pods: what they have, what outlives the agent, and what is steered and reported by the leader's clock."""
 
+import errno
 import json
+import os
 import queue
 import threading
 import time
@@ -17,6 +19,7 @@ from punctual_agent.phases import PhaseThread, Steered
 from punctual_agent.state import Saved, State
 
 A = "0aaf2a3c-18c2-4a3e-9d5e-000000000001"
+CHUNK, NEW = "0aaf2a3c-18c2-4a3e-9d5e-0000000000cc", "0aaf2a3c-18c2-4a3e-9d5e-0000000000ee"
 PAIR, OTHER, LIMIT = Cap(30_000, 100_000), Cap(33_000, 110_000), Cap(90_000)
 HIGHEST = {"v1": 262_144, "v2": 10_000}
 USUAL = {"v1": 1_024, "v2": 100}
@@ -145,6 +148,109 @@ def test_without_what_was_saved_the_weight_is_that_of_a_new_folder(tree, start, 
     again.tell(answer(), 12.0)
     again.tell(answer(named=False), 13.0)
     assert weight(tree, pod) == USUAL[tree.version]
+
+
+def gone(folder, _monkeypatch):
+    """The node's folder is removed."""
+    aside = folder.with_name("aside")
+    folder.rename(aside)
+    return lambda: aside.rename(folder)
+
+
+def full(folder, _monkeypatch):
+    """Its disk is full."""
+    files = [folder / f"{name}.partial" for name in ("applications", "moves")]
+    for file in files:
+        file.symlink_to("/dev/full")
+    return lambda: [file.unlink() for file in files]
+
+
+def read_only(folder, monkeypatch):
+    """It is mounted again, read-only."""
+    real = os.replace
+
+    def refusing(source, goal):
+        if folder in source.parents:
+            raise OSError(errno.EROFS, "Read-only file system", str(source))
+        real(source, goal)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    return monkeypatch.undo
+
+
+@pytest.fixture(params=[gone, full, read_only])
+def fail(request, tmp_path, monkeypatch):
+    """Let the node's folder fail; the function returned ends that."""
+    return lambda: request.param(tmp_path / "node", monkeypatch)
+
+
+def test_where_limits_cannot_be_saved_users_pods_stay_as_they_are_and_all_else_goes_on(tree, start, fail, caplog):
+    caplog.set_level("INFO")
+    pod, chunk = tree.pod(A, quota=90_000), tree.pod(CHUNK)
+    new = tree.pod(NEW, quota=90_000)
+    agent = start()
+    agent.tell(answer(), 1.0)
+    before = caps(tree, pod), weight(tree, pod)
+    recover = fail()
+    order = ApplicationOrder(grid=GridOrder(slice=0.04))
+    points = [SetPoint(uid=uid, cap=0.4, rest_cap=0.4, period=0.1, mode=order) for uid in (A, NEW)]
+    for now, cap in ((2.0, 0.2), (3.0, 0.25)):
+        points = [*points[:2], SetPoint(uid=CHUNK, cap=cap, rest_cap=0.7)]
+        assert agent.tell(SetPoints(epoch=1, pods=points, applications_complete=True), now)
+        assert len(agent.tick(now + 0.5).pods) == 3
+        assert caps(tree, chunk)[1] == Cap.of(cap, 0.1), "others are held"
+        assert (caps(tree, pod), weight(tree, pod)) == before
+        assert caps(tree, new) == [LIMIT] * 3
+        assert weight(tree, new) == 100
+    assert not agent.phases._may_write
+    tree.folder(capped(tree, pod), quota=50_000)  # another program lowers what it may have
+    agent.tick(4.0)
+    assert tree.cap(capped(tree, pod)) == Cap(50_000)
+    recover()
+    agent.tick(5.0)
+    assert [one.message for one in caplog.records if "limits" in one.message] == ["limits_not_saved", "limits_saved"]
+    assert tree.cap(capped(tree, new)) == Cap(40_000)
+    assert tree.cap(capped(tree, pod)) == Cap(40_000)
+    assert weight(tree, new) == HIGHEST[tree.version]
+    again = start("agent-2", now=10.0)
+    again.tell(answer(named=False, epoch=2), 11.0)
+    assert (caps(tree, new), weight(tree, new)) == ([LIMIT] * 3, 100)
+    assert tree.cap(capped(tree, pod)) == Cap(50_000)
+
+
+def test_a_pod_that_is_let_go_gets_its_limits_back_also_where_nothing_can_be_saved(tree, start, tmp_path):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    agent.tell(answer(), 1.0)
+    recover = gone(tmp_path / "node", None)
+    agent.tell(answer(named=False), 2.0)
+    assert (caps(tree, pod), weight(tree, pod)) == ([LIMIT] * 3, 100)
+    recover()
+    again = start("agent-2", now=10.0)  # it was killed before it could save that
+    again.tick(10.0)
+    again.tell(answer(named=False, epoch=2), 11.0)
+    assert (caps(tree, pod), weight(tree, pod)) == ([LIMIT] * 3, 100)
+
+
+def test_no_slice_is_moved_while_the_move_cannot_be_saved(tree, start, tmp_path):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    heard(agent, 1.0, begins=1001.25)
+    agent.tick(2.0)
+    phases = agent.phases
+    phases._renew()
+    key = A, name_of(tree, pod)
+    one = phases._folders[key]
+    recover = full(tmp_path / "node", None)
+    assert not phases._write(key, one, 0.11)
+    assert tree.cap(capped(tree, pod)) == PAIR
+    assert agent.tick(3.0).pods[0].drift == 0
+    recover()
+    agent.tick(4.0)
+    assert phases._write(key, one, 0.11)
+    assert tree.cap(capped(tree, pod)) == OTHER
+    for key in list(phases._folders):
+        phases._drop(key)
 
 
 def test_the_pair_of_a_move_is_no_limit_and_the_tick_leaves_it_alone(tree, start):

@@ -1,5 +1,7 @@
 """What is said of the phases of an application's pods: tables."""
 
+from itertools import pairwise
+
 import pytest
 from held import member
 
@@ -115,7 +117,7 @@ def test_what_an_agent_told_counts_until_it_tells_again():
 
 
 def aligned_from(came, at):
-    """Return which seconds decide, while pod p is on the grid and others come at ``came`` and are steered after ``at``."""
+    """Return the seconds that decide. Pod p is on the grid, others come at ``came`` and are so after ``at`` seconds."""
     phases, found = PodPhases(), []
     for now in range(120):
         there = {f"q{second}": now - second for second in came if second <= now}
@@ -137,6 +139,6 @@ def test_it_waits_for_one_that_never_is_as_long_as_it_has_time():
 
 def test_where_new_pods_come_all_the_time_it_waits_no_longer_than_for_one():
     decided = aligned_from(range(0, 120, 3), 20)
-    apart = [b - a for a, b in zip(decided, decided[1:], strict=False)]
+    apart = [b - a for a, b in pairwise(decided)]
     assert decided[0] == PATIENCE + 1
     assert set(apart) == {PATIENCE + 2}
