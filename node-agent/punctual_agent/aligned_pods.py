@@ -135,5 +135,7 @@ class AlignedPods:
         metrics.aligned.set(len(self._pods))
         metrics.clock_bound.set(0.0 if known is None else known.bound)
         metrics.phase_error.set(max((abs(one.error or 0.0) for one in self._known.values()), default=0.0))
-        metrics.phase_moves.inc(sum(one.moves - self._moves.get(key, 0) for key, one in self._known.items()))
+        for key, one in self._known.items():
+            before = self._moves.get(key, 0)
+            metrics.phase_moves.inc(one.moves - before if one.moves >= before else one.moves)  # it is steered anew
         self._moves = {key: one.moves for key, one in self._known.items()}

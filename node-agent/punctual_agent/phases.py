@@ -235,7 +235,7 @@ class Phases:
                 case Write(period):
                     reading = None
                     if not self._write(key, one, period):
-                        one.control.forget()
+                        one.control.unwritten()
                         one.due = self._clock() + LOST
                         return
 

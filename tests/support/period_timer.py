@@ -78,6 +78,9 @@ class Agent:
     seed: int = 0
     now: float = 0.0
     writes: list[tuple[float, float]] = field(default_factory=list)
+    refuses: bool = False
+    """It has no right to write."""
+    refused: list[float] = field(default_factory=list)
     reads: int = 0
 
     def __post_init__(self) -> None:
@@ -99,6 +102,11 @@ class Agent:
                     reading = None
                 case Read():
                     reading = self._read()
+                case Write() if self.refuses:
+                    self.refused.append(self.now)
+                    self.control.unwritten()
+                    self.now += 0.05
+                    reading = None
                 case Write(period=period):
                     assert period == self.control.grid.period or bad >= 2, "a move needs two bad looks"
                     self.now += self.random.random() * self.slow

@@ -380,8 +380,14 @@ class PhaseControl:
         """Search again: the pair was changed, here or by another program, or the cgroup is new."""
         self.stage, self.phase, self.expected, self.since = None, None, None, -inf
 
+    def unwritten(self) -> None:
+        """Take in that the last write was not done: the right to write is another's, or another pair is in force."""
+        if self.period != self.grid.period:
+            self.moves, self.period = self.moves - 1, self.grid.period
+        self.forget()
+
     def step(self, now: float, reading: Reading | None = None) -> Step:
-        """Return what to do. ``reading``: what the last step asked for."""
+        """Return what to do. ``reading``: what the last step asked for. A write counts as done, unless `unwritten`."""
         if reading is not None:
             self._take(now, reading)
         if isinstance(self.stage, Move) and self.stage.writing:

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from punctual.control.phase import Move as PhaseMove
 from punctual.control.phase import Phase
 from punctual.wire import ApplicationOrder, GridOrder, SetPoint, SetPoints
 from punctual_agent.cgroup import Cap
@@ -251,6 +252,40 @@ def test_no_slice_is_moved_while_the_move_cannot_be_saved(tree, start, tmp_path)
     assert tree.cap(capped(tree, pod)) == OTHER
     for key in list(phases._folders):
         phases._drop(key)
+
+
+@pytest.mark.parametrize("may_write", [True, False])
+def test_only_a_move_that_was_written_is_counted(tree, start, may_write):
+    pod = tree.pod(A, quota=90_000)
+    first = start()
+    first.tell(answer(), 1.0)
+    agent = first if may_write else start("agent-2", end=False)  # the other agent holds the node's lock
+    heard(agent, 1.0, begins=1001.25)
+    agent.tick(2.0)
+    phases = agent.phases
+    phases._clock = lambda: 1.3
+    phases._renew()
+    key = A, name_of(tree, pod)
+    one = phases._folders[key]
+    one.control.phase, one.control.stage = Phase(1.26, 0.0001, 1.9), PhaseMove(0.1, 0.01, 1.26, writing=True)
+    phases._do(key, one)
+    assert tree.cap(capped(tree, pod)) == (OTHER if may_write else PAIR)
+    phases._tell(key, one)
+    agent.tick(3.0)
+    counted = agent._metrics.registry.get_sample_value("punctual_agent_phase_moves_total")
+    assert (phases.known()[key].moves, phases.known()[key].failed, counted) == (may_write, 0, may_write)
+    for name in list(phases._folders):
+        phases._drop(name)
+
+
+def test_the_moves_of_a_folder_that_is_steered_anew_are_counted_from_its_begin(tree, start):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    heard(agent, 1.0, begins=1001.25)
+    for now, moves in ((2.0, 3), (3.0, 1), (4.0, 2)):
+        agent.phases._known = {(A, name_of(tree, pod)): Steered(0.1, None, None, moves, 0)}
+        agent.tick(now)
+    assert agent._metrics.registry.get_sample_value("punctual_agent_phase_moves_total") == 5
 
 
 def test_the_pair_of_a_move_is_no_limit_and_the_tick_leaves_it_alone(tree, start):

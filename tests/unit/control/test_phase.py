@@ -338,6 +338,27 @@ def test_only_a_new_grid_or_pair_ends_the_rest_after_failed_moves(grid, anew):
     assert (len(one.moves) > FAILURES) == anew, "what was no new grid stays none when it has its begin again"
 
 
+def test_a_move_that_could_not_be_written_is_no_move():
+    one = agent()
+    one.refuses = True
+    one.run(60.0)
+    assert len(one.refused) > 5
+    assert (one.control.moves, one.control.failed, one.writes) == (0, 0, [])
+    assert min(b - a for a, b in zip(one.refused, one.refused[1:], strict=False)) >= PAUSE
+    one.refuses = False
+    one.run(80.0)
+    assert (one.control.moves, len(one.moves)) == (1, 1)
+    assert abs(one.error) <= TOLERANCE
+
+
+def test_a_move_that_could_not_be_ended_was_one():
+    one = agent()
+    one.run(5.0)
+    assert one.control.moves == 1
+    one.control.unwritten()
+    assert one.control.moves == 1
+
+
 def test_new_grids_all_the_time_move_a_pod_that_does_not_follow_no_more_often_than_any():
     one = agent()
     one.timer.stuck = True
