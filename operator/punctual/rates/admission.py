@@ -10,6 +10,7 @@ for its slices beside those of others. One that is in force keeps both.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import floor, inf
+from typing import Final
 
 from punctual import reasons
 from punctual.control.rate import MOST, QUOTA, Overcommitted, RateDemand, admit
@@ -19,6 +20,8 @@ from punctual.rates.model import Place, longest_run
 from punctual.rates.slots import PERIODS, Slot, Slots, allowed
 
 Refusal = tuple[str, str]
+_TINY: Final = 1e-9
+"""Part of a CPU that is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class _Room:
         for m in app.members.values():
             cores[m.node] = min(cores.get(m.node, 0.0) + m.cpus, nodes.get(m.node, inf))
         run = longest_run(app.members.values())
-        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / (run * period))
+        gap = max(rate, (period - 1e6 * QUOTA) / (run * period))  # a slice that never ends would let nothing else run
+        most = min(rate + MOST * demand.epsilon, 1e6 * app.rate.max_slice / (run * period), gap)
         slot = Slot(period, cores, rate, most, run)
         kept = _micros(app.place.offset) if app.place else None
         clash = self.slots.place(demand.name, slot, kept=kept, ceilings=ceilings)
@@ -154,8 +158,8 @@ def _edit(app: Application, room: _Room) -> Refusal | None:
 
 
 def _kept_period(app: Application, target: float) -> int | None:
-    """Return the period of the slot that an application has. None: it has none, or a pod needs a longer period now."""
-    if app.place is None or not app.rate.aligned:
+    """Return the period of the slot that an application has. None: it has none, or its pods cannot be aligned in it."""
+    if app.place is None or not app.rate.aligned or _whole(app, target):
         return None
     period = _micros(app.place.period)
     return period if period in allowed(app.limits(target).least(target), LONGEST) else None
@@ -174,6 +178,9 @@ def _period(app: Application) -> int | Refusal:
             f"{PERIODS[-1] / 1e3:g} ms, and none is from {1e3 * low:.6g} to {1e3 * max(low, high):.6g} ms"
         )
         return reasons.INVALID_SPEC, text
+    if _whole(app, target):
+        text = "spec.rate: a pod with all its CPU has no slice that begins or ends: ask for less, or do not align it"
+        return reasons.SLICE_TOO_LONG, text
     if short := [period for period in periods if target * run * period <= longest * (1 + 1e-9)]:
         return max(short)
     whole = run * periods[0]
@@ -183,6 +190,11 @@ def _period(app: Application) -> int | Refusal:
         f"maxSlice of its pool is {longest / 1e3:.6g} ms: {fits}allow a shorter spec.period.min"
     )
     return reasons.SLICE_TOO_LONG, text
+
+
+def _whole(app: Application, target: float) -> bool:
+    """Return whether a pod would run all the time."""
+    return target * longest_run(app.members.values()) > 1.0 - _TINY
 
 
 def _micros(seconds: float) -> int:

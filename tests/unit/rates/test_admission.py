@@ -114,6 +114,19 @@ SLICES = {
         [aligned("a", 0.5, pod("p"), max_slice=0.02, limits=Limits(0.05, 0.2))],
         {"a": (None, None, "SliceTooLong")},
     ),
+    "all its CPU, in a period that is short enough": (
+        [aligned("a", 1.0, pod("p", 1.0))],
+        {"a": (None, None, "SliceTooLong")},
+    ),
+    "nearly all its CPU": ([aligned("a", 0.99, pod("p", 1.0))], {"a": (0.99, (50, 0), None)}),
+    "all its CPU, of which a process has half": (
+        [aligned("a", 1.0, pod("p", 1.0, cpu=0.5))],
+        {"a": (1.0, (100, 0), None)},
+    ),
+    "it had all its CPU aligned": (
+        [aligned("a", 1.0, pod("p", 1.0), in_force=1.0, place=(50, 0))],
+        {"a": (1.0, None, "EditRefused")},
+    ),
     "no period nests": (
         [aligned("a", 0.4, pod("p"), limits=Limits(0.06, 0.09))],
         {"a": (None, None, "InvalidSpec")},
@@ -203,6 +216,8 @@ def test_refusals_of_slices_say_what_to_do():
         "spec.rate: its slice would be 25 ms of each 50 ms, and maxSlice of its pool is 20 ms: ask for 40% at most, or "
         "allow a shorter spec.period.min"
     )
+    whole = answers([aligned("a", 1.0, pod("p", 1.0))])
+    assert whole["a"].refusal[1].endswith("has no slice that begins or ends: ask for less, or do not align it")
     a, b = aligned("a", 0.4, pod("p", node="n7")), aligned("b", 0.3, pod("q", 1.0, node="n7"), created=1.0)
     c = aligned("c", 0.28, pod("r", 1.0, node="n7"), created=2.0, max_slice=0.03)
     assert answers([a, b, c])["c"].refusal[1] == (
@@ -219,3 +234,5 @@ def test_the_ceiling_of_an_aligned_application_is_its_slot():
     assert found["b"].ceiling == pytest.approx(0.427), "no more than the law uses"
     (alone,) = answers([aligned("a", 0.5, pod("p", 1.0))]).values()
     assert alone.ceiling == pytest.approx(0.5), "the pool allows no longer slice"
+    (nearly,) = answers([aligned("a", 0.96, pod("p", 1.0))]).values()
+    assert nearly.ceiling == pytest.approx(0.98), "1 ms of 50 ms is left to others"
