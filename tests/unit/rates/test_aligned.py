@@ -229,6 +229,24 @@ def test_an_edit_without_a_slot_is_refused_and_the_old_one_stays():
     assert held.holds == before
 
 
+def test_a_lowered_longest_slice_leaves_what_has_no_shorter_period_as_it_is():
+    held = ask(cluster(), limits=Limits(0.1, 0.2)).run(60)
+    before, status = dict(held.holds), held.statuses["a"]
+    ask(held, limits=Limits(0.1, 0.2), max_slice=0.02).run(60)
+    assert reasons(held) == ("EditRefused", "OnTarget", "Aligned")
+    assert held.statuses["a"].admitted.status == "True"
+    assert "maxSlice of its pool is 20 ms" in held.statuses["a"].admitted.message
+    assert "40% stays in force" in held.statuses["a"].admitted.message
+    heir = restore(held.led_anew(clock=CLOCK), "a", held, limits=Limits(0.1, 0.2), max_slice=0.02).run(60)
+    assert reasons(heir) == ("EditRefused", "OnTarget", "Aligned")
+    for one in (held, heir):
+        assert {pod: (hold.node, hold.period) for pod, hold in one.holds.items()} == {
+            pod: (hold.node, hold.period) for pod, hold in before.items()
+        }
+        assert one.statuses["a"].offset == status.offset
+        assert one.ranks["a"].steered == [1, 1], "nothing is moved"
+
+
 def test_what_cannot_be_aligned_stays_as_it_was():
     held = ask(cluster("a", "b", request=1.0), "a", 0.6).ask("b", 0.5, max_rate=1 / ALONE, created=1.0).run(60)
     before = dict(held.holds)
