@@ -37,6 +37,8 @@ CLOSE: Final = 0.002
 """A sleep of at most so many seconds cannot be woken from, and ends on time."""
 LOST: Final = 0.05
 """Seconds after which a step that could not be done is tried again."""
+LOOKS: Final = 2
+"""Looks after which the end of a move is known: the first one may have read the folder before it."""
 _PERIODS: Final = re.compile(rb"^nr_periods (\d+)", re.MULTILINE)
 
 
@@ -100,31 +102,37 @@ class Phases:
         self._may_write = False
         self._ended = False
         self._moves: dict[Key, Move] = {}
-        self._over: set[Key] = set()
+        self._over: dict[Key, int] = {}
+        """Moves that ended, and how many looks were taken since."""
         self._known: dict[Key, Steered] = {}
         # the thread's own
         self._folders: dict[Key, _Folder] = {}
         self._taken: Mapping[Key, Target] = self._targets
+        self._filed = True
+        """Moves may be in the file; at first those of an agent before this one."""
 
     def follow(self, targets: Mapping[Key, Target], *, may_write: bool) -> None:
-        """Steer these folders and no others. Without the right to write, they are left as they are."""
+        """Steer these folders and no others. Without the right to write, they are left as they are.
+
+        Call it after what the last look has found was saved: a move that is known from there needs no file any more.
+        """
         with self._changed:
-            for key in self._over - targets.keys() - self._targets.keys():
-                del self._moves[key]
-                self._over.discard(key)
+            for key, looks in list(self._over.items()) if may_write else ():
+                if looks >= LOOKS or not (key in targets or key in self._targets):
+                    self._moves.pop(key, None)
+                    del self._over[key]
             self._targets, self._may_write = dict(targets), may_write
             self._changed.notify()
 
     def moves(self, uid: str) -> dict[str, Move]:
-        """Return the moves of a pod's folders that may have been under way since the last call.
+        """Return the moves of a pod's folders that may have been under way since the last look, or are in the file.
 
         Call it after its caps were read.
         """
         with self._changed:
             found = {key: move for key, move in self._moves.items() if key[0] == uid}
-            for key in found.keys() & self._over:
-                del self._moves[key]
-                self._over.discard(key)
+            for key in found.keys() & self._over.keys():
+                self._over[key] += 1
             return {name: move for (_, name), move in found.items()}
 
     def known(self) -> dict[Key, Steered]:
@@ -159,6 +167,11 @@ class Phases:
             if targets is self._taken:
                 return not ended
             self._known = {key: known for key, known in self._known.items() if key in targets}
+            if self._filed and self._may_write and not ended and not self._moves:
+                # in here, because after the end the file may be another agent's
+                with contextlib.suppress(OSError):  # it is tried again
+                    self._state.clear_moves()
+                    self._filed = False
         self._taken = targets
         for key in self._folders.keys() - targets.keys():
             self._give_back(key)
@@ -168,6 +181,8 @@ class Phases:
             if one is not None and one.target is target:
                 continue
             if one is None or one.target.path != target.path:
+                if one is not None:
+                    self._give_back(key)
                 self._drop(key)
                 self._open(key, target)
                 continue
@@ -260,21 +275,21 @@ class Phases:
                 if not self._may_write or self._ended:
                     return False
                 self._moves[key] = Move(wanted, pair)
-                self._over.discard(key)
+                self._over.pop(key, None)
             try:
                 self._save()
             except OSError:  # the main thread says so: it saves there, too
                 with self._changed:
-                    self._over.add(key)
+                    self._over[key] = 0
                 return False
         with self._changed:
             if self._ended or not self._actuator.swap(one.target.path, one.in_force, wanted):
                 if key in self._moves:
-                    self._over.add(key)
+                    self._over[key] = 0
                 one.in_force = pair
                 return False
             if wanted == pair:
-                self._over.add(key)
+                self._over[key] = 0
         one.in_force = wanted
         return True
 
@@ -284,7 +299,7 @@ class Phases:
         if one.in_force != one.target.pair:
             with self._changed:
                 self._actuator.swap(one.target.path, one.in_force, one.target.pair)
-                self._over.add(key)
+                self._over[key] = 0
             one.in_force = one.target.pair
 
     def _save(self) -> None:
@@ -293,6 +308,7 @@ class Phases:
             for (uid, name), move in self._moves.items():
                 steps = (Cap(None, pair.period) for pair in move)  # v1 takes a pair in steps
                 moves.setdefault(uid, {})[name] = (*move, *steps)
+        self._filed = True
         self._state.save_moves(moves)
 
 

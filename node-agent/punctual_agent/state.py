@@ -91,12 +91,16 @@ class State:
         }
         _replace(self._moves, {"boot": self._boot, "moves": pairs})
 
+    def clear_moves(self) -> None:
+        """Remove that file: none of them is in force. Raises OSError as :meth:`save_moves` does."""
+        self._moves.unlink(missing_ok=True)
+
     def load(self) -> Saved:
         """Read the files.
 
         An unreadable or foreign file counts as empty: an invented rest cap would be worse than none.
         """
-        self._own = own = self._load_applications()
+        own = self._load_applications()
         try:
             raw = json.loads(self._file.read_text())
             return Saved(int(raw["epoch"]), float(raw["lease"]), {**own, **_modes(raw)})
@@ -104,11 +108,13 @@ class State:
             return Saved(modes=own)
 
     def _load_applications(self) -> dict[str, Mode]:
+        self._own = {}
         try:
             raw = json.loads(self._applications.read_text())
             modes = _modes(raw) if raw["boot"] == self._boot else {}
         except _SENSELESS:
             return {}
+        self._own = dict(modes)  # without moves, so that they are saved here, too
         with contextlib.suppress(*_SENSELESS):
             raw = json.loads(self._moves.read_text())
             if raw["boot"] == self._boot:

@@ -211,6 +211,14 @@ class Tree:
                     Path(above, name).unlink()
                 Path(above).rmdir()
 
+    def put_aside(self, folder: Path) -> None:
+        """Let a pod's cgroup not be found, until the next call."""
+        for tree in self._trees:
+            here = tree / folder.relative_to(self.cpu)
+            aside = tree.parent / f"aside-{tree.name}"
+            source, goal = (here, aside) if here.exists() else (aside, here)
+            source.rename(goal)
+
     def cap(self, folder: Path) -> Cap | None:
         """The cap in force; None while the agent is writing it, which in a plain file takes two steps."""
         try:

@@ -320,6 +320,75 @@ def test_after_a_move_that_was_interrupted_the_pair_is_written_again_and_the_lim
     assert caps(tree, pod) == [LIMIT] * 3
 
 
+class Moving:
+    """An agent, and each of its steps while it moves the slices of one pod and after it."""
+
+    def __init__(self, tree, agent, pod):
+        self.agent, self.phases, self.now = agent, agent.phases, 2.0
+        self.key, self.folder, self.tree = (A, name_of(tree, pod)), capped(tree, pod), tree
+        heard(agent, 1.0, begins=1001.25)
+        self.steps = (self.tick, self.begin, self.tick, self.tick, self.end, *[self.tick, self.tell] * 4)
+
+    def tick(self):
+        self.now += 1.0
+        report = self.agent.tick(self.now)
+        self.phases._renew()
+        assert not [pod.drift for pod in report.pods if pod.drift]
+
+    def tell(self):
+        self.now += 0.1
+        heard(self.agent, self.now, begins=1001.25, cap=0.3)
+        self.phases._renew()
+
+    def begin(self):
+        assert self.phases._write(self.key, self.phases._folders[self.key], 0.11)
+        assert self.tree.cap(self.folder) == OTHER
+
+    def end(self):
+        assert self.phases._write(self.key, self.phases._folders[self.key], 0.1)
+        assert self.tree.cap(self.folder) == PAIR
+
+    def drop(self):
+        for key in list(self.phases._folders):
+            self.phases._drop(key)
+
+
+@pytest.mark.parametrize("dies", range(14))
+def test_whenever_an_agent_dies_around_a_move_its_pairs_are_no_limits_and_the_file_is_cleared(
+    tree, start, tmp_path, dies
+):
+    pod, file = tree.pod(A, quota=90_000), tmp_path / "node/moves.json"
+    one = Moving(tree, start(), pod)
+    for step in one.steps[:dies]:
+        step()
+    assert file.exists() == (2 <= dies <= 7), "until two looks after its end"
+    one.drop()
+    tree.put_aside(pod)  # it is not found at first
+    for n in (2, 3):
+        other = start(f"agent-{n}", now=10.0 * n)
+        other.tick(10.0 * n)
+        other.phases._renew()
+        assert not file.exists()
+    tree.put_aside(pod)
+    again = start("agent-4", now=40.0)
+    assert again.tick(40.0).pods[0].drift == 0
+    again.tell(answer(named=False), 41.0)
+    assert caps(tree, pod) == [LIMIT] * 3
+
+
+def test_a_pod_that_ends_within_a_move_leaves_the_file(tree, start, tmp_path):
+    pod, file = tree.pod(A, quota=90_000), tmp_path / "node/moves.json"
+    one = Moving(tree, start(), pod)
+    one.tick()
+    one.begin()
+    tree.remove(pod)
+    for _ in range(3):
+        one.tick()
+    assert not file.exists()
+    assert not one.phases._moves
+    one.drop()
+
+
 def targets(agent):
     return list(agent.phases._targets.values())
 
