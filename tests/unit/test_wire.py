@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from punctual.wire import (
     ApplicationOrder,
+    ClockReport,
     Followed,
     GuestOrder,
     HoldOrder,
@@ -151,3 +152,34 @@ def test_an_order_that_makes_no_sense_is_refused(odd):
 def test_what_stands_in_the_place_of_an_order_ends_no_agent(odd):
     point = SetPoint.model_validate({"uid": "p", "cap": 1.0, "rest_cap": 1.0, "guest": odd})
     assert point.mode == HoldOrder()
+
+
+HOSTILE = [
+    {"begins": "NaN"},
+    {"begins": "Infinity"},
+    {"begins": -1e18},
+    {"begins": 1e18},
+    {"half": "NaN"},
+    {"half": -0.001},
+    {"error": "NaN"},
+    {"error": 1e9},
+    {"error": -1.5},
+    {"age": -1.0},
+    {"age": "Infinity"},
+    {"moves": -1},
+    {"failed": 1.5},
+]
+
+
+@pytest.mark.parametrize("lie", HOSTILE, ids=str)
+def test_a_phase_that_cannot_be_is_refused_with_its_report(lie):
+    said = {"begins": 1.0, "half": 0.0001, "error": 0.0} | lie
+    text = json.dumps(said).replace('"NaN"', "NaN").replace('"Infinity"', "Infinity")
+    with pytest.raises(ValidationError):
+        PodReport.model_validate_json('{"uid": "p", "phase": ' + text + "}")
+
+
+@pytest.mark.parametrize("bound", ["NaN", "Infinity", "-0.001"])
+def test_a_bound_of_the_clock_that_cannot_be_is_refused(bound):
+    with pytest.raises(ValidationError):
+        ClockReport.model_validate_json('{"bound": ' + bound + "}")

@@ -6,9 +6,12 @@ import os
 import queue
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+import punctual_agent
+from punctual.control.clock_offset import UNCERTAIN
 from punctual.control.phase import Move as PhaseMove
 from punctual.control.phase import Phase
 from punctual.wire import ApplicationOrder, GridOrder, SetPoint, SetPoints
@@ -387,6 +390,75 @@ def test_a_pod_that_ends_within_a_move_leaves_the_file(tree, start, tmp_path):
     assert not file.exists()
     assert not one.phases._moves
     one.drop()
+
+
+@pytest.mark.parametrize("rewritten", ["weight", "wider", "lower", "period"])
+def test_what_another_program_writes_counts_as_drift_is_put_back_and_the_phase_is_found_anew(tree, start, rewritten):
+    pod = tree.pod(A, quota=90_000)
+    agent = start()
+    heard(agent, 1.0, begins=1001.25)
+    agent.tick(2.0)
+    agent.phases._renew()
+    folder, key = capped(tree, pod), (A, name_of(tree, pod))
+    one = agent.phases._folders[key]
+    one.control.phase = Phase(1.26, 0.0001, 1.9)
+    match rewritten:
+        case "weight":
+            tree.write(pod / ("cpu.weight" if tree.version == "v2" else "cpu.shares"), "70\n")
+        case "wider":
+            tree.folder(folder, quota=70_000)
+        case "lower":
+            tree.folder(folder, quota=20_000)
+        case "period":
+            tree.folder(folder, quota=27_000, period=50_000)
+    assert agent.tick(3.0).pods[0].drift == 1
+    agent.phases._renew()
+    assert tree.cap(folder) == (Cap(20_000) if rewritten == "lower" else PAIR), "a lower limit is obeyed"
+    assert weight(tree, pod) == HIGHEST[tree.version]
+    found = agent.phases._folders.get(key)
+    assert (found is None) == (rewritten == "lower"), "its slices are not the application's"
+    assert found is None or found.control.phase is None
+    assert agent.tick(4.0).pods[0].drift == 1
+    for name in list(agent.phases._folders):
+        agent.phases._drop(name)
+
+
+def test_a_wall_clock_that_is_set_changes_nothing(tree, tmp_path):
+    tree.pod(A, quota=90_000)
+    found = []
+    for off in (0.0, 3600.0, -3600.0):
+        wall = [1e9]
+        agent = tree.agent(State(tmp_path), wall=lambda wall=wall: wall[0])
+        heard(agent, 10.0, begins=1010.25)
+        agent.tick(11.0)
+        wall[0] += off
+        heard(agent, 12.0, begins=1010.25)
+        report = agent.tick(13.0)
+        found.append((targets(agent), report.host, report.pods))
+        agent._lock.release()
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("module", ["phases", "aligned_pods", "operator_clock", "operator_client", "actuator"])
+def test_no_part_of_steering_reads_the_wall_clock(module):
+    source = Path(punctual_agent.__file__).with_name(f"{module}.py").read_text()
+    assert "time.time" not in source
+    assert "datetime" not in source
+
+
+@pytest.mark.parametrize("late", ["there", "back"])
+def test_a_network_that_is_slow_one_way_makes_the_clock_uncertain_and_moves_nothing(tree, start, late):
+    """By 20 ms: the agent errs by 10 ms, and knows that it may."""
+    tree.pod(A, quota=90_000)
+    agent = start()
+    for second in range(1, 4):
+        sent, received = second + 0.0, second + 0.0204
+        left = sent + (0.0202 if late == "there" else 0.0002)
+        agent.hear(Answered(answer(begins=1010.25, sent=left + 1000.0), sent, received), received)
+    report = agent.tick(4.0)
+    assert report.host.clock.bound >= abs(agent._aligned._offset.offset - 1000.0) > 0.009
+    assert report.host.clock.bound > UNCERTAIN * 0.03, "so the leader says ClockUncertain"
+    assert {one.begins for one in targets(agent)} == {None}
 
 
 def targets(agent):
