@@ -19,6 +19,8 @@ NO_FILES: Final = 4
 PATIENCE: Final = "3s"
 TAKES_FILES: Final = frozenset({"plan", "submit", "timeline", "simulate", "crds"})
 JOBS: Final = "divisiblejobs.punctual.dev"
+RATES: Final = frozenset({"tr", "targetrate", "targetrates"})
+"""What may stand before the name of a TargetRate."""
 _PODS = '{range .items[*]}{.metadata.name}{"\\n"}{range .status.chunks[*]}{.pod}{"\\n"}{end}{end}'
 _NAMES = '{range .items[*]}{.metadata.name}{"\\n"}{end}'
 
@@ -36,8 +38,11 @@ def jobs(ctx: Words, incomplete: str) -> list[str]:
     return _names(ctx, incomplete, JOBS, _NAMES)
 
 
-def jobs_and_pods(ctx: Words, incomplete: str) -> list[str]:
-    """Return names of jobs, and of the pods of their chunks: statuses have both."""
+def subjects(ctx: Words, incomplete: str) -> list[str]:
+    """Return names of jobs, and of the pods of their chunks: statuses have both. Behind `tr/`: names of TargetRates."""
+    kind, slash, _ = incomplete.partition("/")
+    if slash and kind in RATES:
+        return _names(ctx, incomplete, "targetrates.punctual.dev", _NAMES.replace("{.meta", f"{kind}/{{.meta"))
     return _names(ctx, incomplete, JOBS, _PODS)
 
 

@@ -1,4 +1,4 @@
-"""Hundreds of aligned pods that begin at once, on a virtual clock: searches are spread, and each costs a few readings."""
+"""Hundreds of aligned pods that begin at once, on a virtual clock: searches are spread, each costs a few readings."""
 
 from random import Random
 

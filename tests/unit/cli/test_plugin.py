@@ -32,6 +32,7 @@ case "$*" in
     *get-contexts*) echo kind; echo prod ;;
     *"get events"*) cat "$FOLDER/events.json" 2>/dev/null ||
         { echo 'Error from server (Forbidden): you may not' >&2; exit 1; } ;;
+    *"get targetrates"*jsonpath*tr/*) echo tr/solver; echo tr/waves ;;
     *"get targetrates"*) cat "$FOLDER/rates.json" 2>/dev/null ||
         { echo 'Error from server (Forbidden): you may not' >&2; exit 1; } ;;
     *pods*) cat "$FOLDER/pods.json" ;;
@@ -481,6 +482,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         (["ca"], ["cancel"]),
         (["why", ""], ["runs", "runs-pod-1", "no"]),
         (["why", "-n", "default", "r"], ["runs", "runs-pod-1"]),
+        (["why", "tr/"], ["tr/solver", "tr/waves"]),
+        (["why", "-n", "default", "tr/w"], ["tr/waves"]),
+        (["why", "job/"], []),
         (["cancel", "runs", ""], ["runs-pod-1", "no"]),
         (["pools", "m"], ["main"]),
         (["top", "--context", ""], ["kind", "prod"]),

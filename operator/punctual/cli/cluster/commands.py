@@ -5,7 +5,7 @@ Like :mod:`punctual.cli`, this module imports nothing slow: each command imports
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +15,6 @@ from punctual.labels import JOB_UID_LABEL
 if TYPE_CHECKING:
     from punctual.cli.cluster.why import Explanation
 
-RATES: Final = frozenset({"tr", "targetrate", "targetrates"})
 """Names of the kind TargetRate, as kubectl knows them."""
 
 Namespace = Annotated[
@@ -36,7 +35,7 @@ def why(
         typer.Argument(
             metavar="JOB|POD|tr/NAME",
             help="A job, a chunk's pod, or a TargetRate.",
-            autocompletion=completion.jobs_and_pods,
+            autocompletion=completion.subjects,
         ),
     ],
     *,
@@ -60,7 +59,7 @@ def why(
     kubectl = Kubectl(context)
     where = ["--namespace", namespace] if namespace else []
     kind, _, rate = name.partition("/")
-    if rate and kind in RATES:
+    if rate and kind in completion.RATES:
         rates = kubectl.begin("get", "targetrates.punctual.dev", "-o", "json", *where)
         from punctual.cli.cluster.why import explain_rate  # noqa: PLC0415
 
