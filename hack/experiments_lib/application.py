@@ -17,7 +17,7 @@ import yaml
 from lib import testbed
 from lib.testbed import ROOT, SYSTEM, Json
 
-from experiments_lib.ground import NAMESPACE, Ground
+from experiments_lib.ground import NAMESPACE, Ground, target_rate
 from experiments_lib.programs import PYTHON
 from experiments_lib.ranks import Node, Rank, Seen
 from punctual.labels import POOL_LABEL
@@ -195,20 +195,9 @@ def manifests(program: Program, image: str) -> list[Json]:
 def target(program: Program, *, longest: float = PERIOD) -> Json:
     """Return the TargetRate that aligns the ranks."""
     alone = LIMIT / (1e-3 * program.grain + 1e-4)
-    return {
-        "apiVersion": "punctual.dev/v1alpha1",
-        "kind": "TargetRate",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "spec": {
-            "pool": POOL,
-            "selector": {"matchLabels": {"app": NAME}},
-            "rate": RATE,
-            "maxRate": f"{alone:.4g}/s",
-            "epsilon": "0.1%",
-            "coscheduling": "Aligned",
-            "period": {"max": f"{1000 * longest:g}ms"},
-        },
-    }
+    period = {"max": f"{1000 * longest:g}ms"}
+    more = {"maxRate": f"{alone:.4g}/s", "epsilon": "0.1%", "coscheduling": "Aligned", "period": period}
+    return target_rate(NAME, POOL, RATE, **more)
 
 
 def run_of(program: Program, before: Counters, after: Counters) -> Json:

@@ -169,3 +169,10 @@ class Ground:
         words = ["-l", selector] if selector else []
         found = self.kubectl.get("pods", "-n", NAMESPACE, *words)["items"]
         return {pod["metadata"]["name"]: pod for pod in found if pod["status"].get("phase") == "Running"}
+
+
+def target_rate(name: str, pool: str, rate: str, **more: object) -> Json:
+    """Return a TargetRate of the pods with the label ``app`` = name."""
+    spec = {"pool": pool, "selector": {"matchLabels": {"app": name}}, "rate": rate, **more}
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "punctual.dev/v1alpha1", "kind": "TargetRate", "metadata": meta, "spec": spec}

@@ -15,7 +15,7 @@ from itertools import pairwise
 from lib.testbed import Json
 
 from experiments_lib import samples, watching
-from experiments_lib.ground import NAMESPACE, Ground
+from experiments_lib.ground import NAMESPACE, Ground, target_rate
 from experiments_lib.programs import PYTHON
 from experiments_lib.samples import Spread, Track
 from experiments_lib.solvers import SOLVERS
@@ -43,7 +43,7 @@ def run(ground: Ground) -> Json:
         uids = {watching.uid(ranks[at]): f"{name}-{at}" for name, ranks in pods.items()}
         watching.begin(ground, f"recorder-{at}", node, uids, every=0.25, seconds=lasts)
     for name in pods:  # one after the other: each is measured alone
-        ground.create(_target(name, STAGES[0][0]))
+        ground.create(target_rate(name, POOL, f"{100 * STAGES[0][0]:g}%", epsilon=f"{100 * EPSILON:g}%"))
         ground.until(partial(_max_rate, ground, name), within=ALONE, what=f"{name}'s rate alone")
     moments = []
     for targets in STAGES:
@@ -93,20 +93,6 @@ def _start(ground: Ground, name: str, text: str) -> list[Json]:
 
 def _running(ground: Ground, name: str) -> Json | None:
     return ground.pods().get(name)
-
-
-def _target(name: str, rate: float) -> Json:
-    return {
-        "apiVersion": "punctual.dev/v1alpha1",
-        "kind": "TargetRate",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "pool": POOL,
-            "selector": {"matchLabels": {"app": name}},
-            "rate": f"{100 * rate:g}%",
-            "epsilon": f"{100 * EPSILON:g}%",
-        },
-    }
 
 
 def _status(ground: Ground, name: str) -> Json:

@@ -178,15 +178,23 @@ class Agent:
         self.points = now if self.complete else {**self.points, **now}
 
 
+@contextlib.asynccontextmanager
+async def reporting(agent, start, **environ):
+    """A leader, and an agent that reports to it."""
+    task = asyncio.ensure_future(agent.run())
+    try:
+        leader = await start(**environ)
+        agent.ports = [leader.reports]
+        yield leader
+    finally:
+        task.cancel()
+
+
 async def test_pods_are_held_at_a_rate_that_is_edited_outlives_a_leader_and_ends(world, client, start, staff):
     pods = [await world.add_pod(f"solver-{n}") for n in range(2)]
     await world.ask(maxRate="10/s")
     agent = Agent(world.node, await staff.token(world.node), *pods)
-    async with contextlib.AsyncExitStack() as stack:
-        task = asyncio.ensure_future(agent.run())
-        stack.callback(task.cancel)
-        leader = await start()
-        agent.ports = [leader.reports]
+    async with reporting(agent, start) as leader:
         status = await world.stands("OnTarget", "OnTarget")
         assert condition(status, "Admitted")["reason"] == "Feasible"
         assert (status["target"], status["maxRate"], status["pods"]) == ("40%", "10/s", 2)
@@ -262,11 +270,7 @@ async def test_pods_that_write_no_file_are_held_at_what_prometheus_counts(world,
         for n, pod in enumerate(pods)
     ]
     await world.ask(maxRate="10/s", epsilon="10%", iterations={"query": "another_total"})
-    async with Counters(tmp_path, series) as counters, contextlib.AsyncExitStack() as stack:
-        task = asyncio.ensure_future(agent.run())
-        stack.callback(task.cancel)
-        leader = await start(PUNCTUAL_PROMETHEUS=counters.url)
-        agent.ports = [leader.reports]
+    async with Counters(tmp_path, series) as counters, reporting(agent, start, PUNCTUAL_PROMETHEUS=counters.url):
         status = await world.stands("OnTarget", "NotCounted")
         assert "no series has pod=solver-" in condition(status, "OnTarget")["message"]
         await client.patch_merge(world.at(), {"spec": {"iterations": {"query": NAME}}})
@@ -280,11 +284,7 @@ async def test_slices_of_all_pods_begin_together_and_stay_where_they_are_under_t
     pods = [await world.add_pod(f"solver-{n}") for n in range(2)]
     await world.ask(maxRate="10/s", coscheduling="Aligned", epsilon="10%")
     agent = Agent(world.node, await staff.token(world.node), *pods)
-    async with contextlib.AsyncExitStack() as stack:
-        task = asyncio.ensure_future(agent.run())
-        stack.callback(task.cancel)
-        leader = await start()
-        agent.ports = [leader.reports]
+    async with reporting(agent, start) as leader:
         status = await world.stands("Aligned", "Aligned")
         assert (status["offset"], status["period"]) == ("0s", 0.1)
         assert status["skew"].endswith("s")
