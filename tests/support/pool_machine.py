@@ -48,9 +48,11 @@ class PoolMachine(RuleBasedStateMachine):
         dry=st.sampled_from([False, False, False, True]),
         most=st.sampled_from([None, None, 1, 2]),
         fetches=st.booleans(),
+        unit_pods=st.sampled_from([False, False, True]),
     )
-    def apply(self, *, units, chi, deadline, restart, reduce, dry, most, fetches):
+    def apply(self, *, units, chi, deadline, restart, reduce, dry, most, fetches, unit_pods):
         self.serial += 1
+        reduce, fetches = reduce and not unit_pods, fetches and not unit_pods
         self.w.apply(
             job(
                 f"j{self.serial}",
@@ -65,6 +67,7 @@ class PoolMachine(RuleBasedStateMachine):
                 fetches=fetches,
                 tau=0.05 if fetches else 0.0,
                 stall_timeout=20.0,
+                unit_pods=unit_pods,
             )
         )
 
@@ -241,6 +244,8 @@ class PoolMachine(RuleBasedStateMachine):
                 assert sum(c.kind != "Reduce" for c in record.chunks) <= wanted.max_processors, uid
             if record.completed_condition is not None:
                 assert record.completed == Ranges.of((0, wanted.units)), uid
+            if wanted.unit_pods:
+                assert all(c.origin == c.begin + 1 for c in record.chunks), uid
             if wanted.restart == "Redo":
                 assert not record.completed - Ranges.of(*self.w.processed.get(uid, ())), "accounted, but never done"
 

@@ -52,6 +52,13 @@ class Cost:
             raise ValueError(f"headroom must be in [0, 1), not {r}")
         return replace(self, chi=self.chi / (1.0 - r))
 
+    def in_unit_pods(self) -> "Cost":
+        """Return the cost of units of which each has a pod, and so a set-up and a transfer, of its own.
+
+        A processor takes n · (θcm + τ + θcp + χ) for n of them, so all four are a unit's: χ.
+        """
+        return Cost(chi=self.setup + self.per_unit)
+
     def seconds(self, units: float) -> float:
         """Return the seconds that one processor alone takes for a chunk of ``units``, its set-up included."""
         return self.setup + units * self.per_unit

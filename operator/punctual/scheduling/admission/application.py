@@ -163,12 +163,13 @@ def wants_more_processors_than_units(a: JobToTest) -> Rejected | None:
 
 
 def most_seconds(a: JobToTest) -> float:
-    """Return the longest time that the plan may give one chunk: all units on the slowest processor, until it is due."""
+    """Return the longest time that the plan may give one chunk: all its units on the slowest processor, until due."""
     timeline, demand, left = a.plan.timeline, a.demand, a.demand.due - a.now
     if a.shared:
         return left
     slowest = 1.0 if timeline.speeds is None else float(timeline.speeds.max(initial=0.0))
-    alone = demand.cost.setup + demand.ranges.total * (demand.cost.tau + demand.cost.chi * slowest)
+    units = 1 if demand.unit_pods else demand.ranges.total
+    alone = demand.cost.setup + units * (demand.cost.tau + demand.cost.chi * slowest)
     return min(alone, left)
 
 
@@ -176,10 +177,11 @@ def ends_its_own_pods(a: JobToTest) -> Rejected | None:
     """Refuse a job with pods that the cluster would end before a chunk, or the reduce step, can be done."""
     limit, reduce_limit, reduce = a.job.pod_limit, a.job.reduce_limit, a.job.reduce_duration or 0.0
     most = most_seconds(a)
-    if limit is not None and a.demand.ranges and limit < most:
+    units = 1 if a.demand.unit_pods else a.demand.ranges.total
+    if limit is not None and units and limit < most:
         text = (
             f"spec.template.spec.activeDeadlineSeconds: {span(limit)} is shorter than a chunk may take: up to "
-            f"{span(most)} for {some(a.demand.ranges.total, 'unit')} on one processor, its start included. Remove it, "
+            f"{span(most)} for {some(units, 'unit')} on one processor, its start included. Remove it, "
             "or raise it: spec.stallTimeout ends chunks that hang"
         )
     elif reduce_limit is not None and reduce_limit < reduce:

@@ -220,7 +220,7 @@ class ExactSchedule:
     def _started(self, now: float, placement: Placement, positions: list[int]) -> ChunkStart:
         """Take the first chunk at each of these positions out of the plan."""
         plan, pieces = self.plan, placement.pieces()
-        chunks = {position: pieces[position][0] for position in positions}
+        chunks = {position: placement.demand.chunk(pieces[position][0]) for position in positions}
         at = placement.where[positions]
         sizes = np.array([piece.size for piece in chunks.values()])
         walk = plan.timeline.walk(at, sizes, np.full(at.size, now), placement.demand.cost)

@@ -42,6 +42,8 @@ class WaitingJob:
     cost: Cost
     begin: int
     end: int
+    unit_pods: bool = False
+    """As of the demand."""
 
     @property
     def left(self) -> Ranges:
@@ -181,7 +183,7 @@ class FastSchedule(Queue):
             job = self.jobs[uid]
             size = int(self.fast.share(now, job.turn, float(job.end - job.begin), job.cost))
             if size:
-                return NextChunk(uid, Range(job.begin, job.begin + size))
+                return NextChunk(uid, Range(job.begin, job.begin + (1 if job.unit_pods else size)))
         return None
 
     def start(self, now: float, share: NextChunk, place: Place) -> float:
@@ -198,4 +200,4 @@ class FastSchedule(Queue):
 
 def _waiting(demand: Demand) -> WaitingJob:
     begin, end = demand.ranges.parts[0]
-    return WaitingJob(turn_of(demand), demand.cost, begin, end)
+    return WaitingJob(turn_of(demand), demand.cost, begin, end, demand.unit_pods)

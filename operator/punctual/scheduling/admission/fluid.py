@@ -78,6 +78,8 @@ class FluidJob:
     """Units that no pod has."""
     eligible: Eligible | None = None
     """Nodes on which it may run; None: all that are not closed."""
+    unit_pods: bool = False
+    """A pod does one unit; the next one follows it."""
 
     def fits(self, node: FluidNode) -> bool:
         """Whether its pod may run on a node."""

@@ -66,6 +66,8 @@ class WaitingLoad:
     """As of the demand."""
     eligible: Eligible | None = None
     """As of the demand: its nodes."""
+    unit_pods: bool = False
+    """As of the demand."""
 
     @property
     def due(self) -> float:
@@ -79,6 +81,8 @@ class WaitingLoad:
 
     def first_chunk(self, window: float, processors: int) -> Range:
         """Return the chunk for a processor with ``window`` seconds left for computing it."""
+        if self.unit_pods:
+            return Range(self.left.parts[0].begin, self.left.parts[0].begin + 1)
         wanted = max(window / PARTS, WORTH * self.cost.setup)
         seconds = min(wanted, window / SLOWER)
         least = LEAST * self.whole / processors
@@ -306,4 +310,6 @@ def _beyond(a: JobToTest) -> str | None:
 
 def _loose(demand: Demand) -> WaitingLoad:
     units = demand.ranges
-    return WaitingLoad(turn_of(demand), demand.cost, units, units.total, demand.least_chunk, demand.eligible)
+    return WaitingLoad(
+        turn_of(demand), demand.cost, units, units.total, demand.least_chunk, demand.eligible, demand.unit_pods
+    )

@@ -41,6 +41,7 @@ def fluid_job(demand: Demand) -> FluidJob:
         not_before=demand.not_before,
         ranges=ranges,
         eligible=demand.eligible,
+        unit_pods=demand.unit_pods,
     )
 
 
@@ -166,7 +167,7 @@ class UtilizationSchedule:
             del free[place]
             job, left = jobs[uid], self.waiting[uid]
             first = left.parts[0]
-            piece = Range(first.begin, first.end)
+            piece = Range(first.begin, first.begin + 1 if job.unit_pods else first.end)
             rest = left - Ranges.of(piece)
             if rest:
                 self.waiting[uid] = rest

@@ -30,6 +30,7 @@ from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.scheduling.state.eligibility import NO_PORTS
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
@@ -128,7 +129,9 @@ class Dispatcher:
             return
         watch = st.watch(chunk)
         runs = watch.pod is not None and watch.pod.runs
-        if chunk.offered is None and runs and watch.offered_at is None:
+        if st.job.unit_pods and now < claim.begin - WARNING + PATIENCE - tolerance(now):
+            return  # it has no units to give back, so it may stay as long as a chunk that does not answer
+        if chunk.offered is None and runs and watch.offered_at is None and not st.job.unit_pods:
             self.offer(now, st, chunk, chunk.begin + watch.done)
         elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
             text = self._need(now, st, chunk, claim)
@@ -348,8 +351,7 @@ class Dispatcher:
             if not left:
                 break
             first, places = left.parts[0], min(share, len(free)) - len(pieces)
-            least, part = st.job.least_chunk, -(-left.total // places)
-            size = min(first.size, max(least, min(int(LEFTOVER_CHUNK / cost.per_unit), part)))
+            size = min(first.size, _leftover_units(st, cost, -(-left.total // places)))
             if now + cost.seconds(size) > until[place]:
                 break  # the places behind it are needed too
             piece = Range(first.begin, first.begin + size)
@@ -378,7 +380,7 @@ class Dispatcher:
         if record.chunks:
             return 0
         left = ledger.remaining(st.job.units, record)
-        size = pilots.next_pilot(record.pilots, left.total)
+        size = pilots.next_pilot(record.pilots, left.total, unit_pods=st.job.unit_pods)
         if size is None:
             if not record.pilots:
                 return 0
@@ -406,6 +408,13 @@ class Dispatcher:
             for chunk in st.record.chunks:
                 if st.watch(chunk).pod is None:
                     self.state.outbox.add(CreateChunk(uid, chunk))
+
+
+def _leftover_units(st: JobState, cost: Cost, part: int) -> int:
+    """Return the units of a leftover chunk; ``part``: those of an equal part of what is left."""
+    if st.job.unit_pods:
+        return 1
+    return max(st.job.least_chunk, min(int(LEFTOVER_CHUNK / cost.per_unit), part))
 
 
 def _without(places: Sequence[Place], used: Sequence[Place]) -> Sequence[Place]:

@@ -80,6 +80,7 @@ class Edits:
             reduce_duration=old.reduce_duration,
             restart=old.restart,
             reservation=old.reservation,
+            unit_pods=old.unit_pods,
         )
         if _tested(job) != _tested(old):
             kept = self.mode.test_change(now, replace(st, job=fixed))

@@ -300,7 +300,7 @@ def _awaits_start(st: JobState, chunk: Chunk) -> bool:
 
 def _work(st: JobState, chunk: Chunk) -> float:
     """Return the seconds that a chunk takes at least, once it has started."""
-    return chunk.size * st.cost.chi if st.cost is not None else 0.0
+    return st.work(chunk) or 0.0
 
 
 def _last_moment(st: JobState, chunk: Chunk) -> float:

@@ -180,11 +180,15 @@ class Planner:
         return bool(st.record.chunks) and self.running_until(st, now) + reduce > deadline + tolerance(deadline)
 
     def planned(self, st: JobState) -> Cost:
-        """Return the cost for planning the job: with the observed slowdown, and headroom that no shortage used up."""
+        """Return the cost for planning the job: with the observed slowdown, and headroom that no shortage used up.
+
+        It is that of a processor's part of the job, so with a pod for each unit, a unit has the set-up.
+        """
         cost = st.cost
         assert cost is not None
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
-        return slowed.with_headroom(0.0 if st.squeezed else self.state.spec.headroom)
+        planned = slowed.with_headroom(0.0 if st.squeezed else self.state.spec.headroom)
+        return planned.in_unit_pods() if st.job.unit_pods else planned
 
     def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""
@@ -230,6 +234,7 @@ class Planner:
         if not left and not reduce:
             return None
         running = [c for c in record.chunks if c.kind != "Reduce"]
+        begun = bool(running) or ledger.has_begun(record)
         until = self.running_until(st, now) if running else now
         room = ledger.most_chunks(record)
         most, not_before = min(job.max_processors or room, room), 0.0
@@ -247,7 +252,10 @@ class Planner:
                 eligible = eligible._replace(nodes=frozenset((node,)))
             else:
                 not_before = max(not_before, self.running_until(st, now))
-        if len(running) < most:
+        own: tuple[Place, ...] = ()
+        if job.unit_pods:  # units follow those that run, on their processors
+            own = self._places(st) if most < self.state.processors.total else ()
+        elif len(running) < most:
             most -= len(running)
         else:
             ends = sorted(expected_end(c, st.watch(c), now=now) for c in running)[-most:]
@@ -259,7 +267,9 @@ class Planner:
             cost=planned,
             due=due,
             kept_back=kept_back,
-            least=1 if running or ledger.has_begun(record) else max(1, min(job.min_processors, left.total)),
+            least=1 if begun else max(1, min(job.min_processors, left.total)),
+            # With fewer, whenever units end early, it would end as late as its deadline allows.
+            as_before=record.promise.processors if begun and job.unit_pods and record.promise else 1,
             most=most,
             least_chunk=job.least_chunk,
             not_before=not_before,
@@ -267,7 +277,15 @@ class Planner:
             reduce=reduce,
             inside=inside,
             eligible=eligible,
+            unit_pods=job.unit_pods,
+            own=own,
         )
+
+    def _places(self, st: JobState) -> tuple[Place, ...]:
+        """Return the places on which the job's chunks run."""
+        places_of = self.state.processors.places_of
+        found = (places_of.get(self.state.occupant(st.job.uid, chunk)) for chunk in st.record.chunks)
+        return tuple(place for place in found if place is not None)
 
     def order(self, st: JobState, planned: Cost) -> Order:
         """Return the queue key of a job that is planned with this cost."""

@@ -104,7 +104,7 @@ class Repair:
             st = self.state.jobs[demand.uid]
             promise = st.record.promise
             assert promise is not None
-            as_before = promise.processors - len(st.record.chunks)
+            as_before = promise.processors - (0 if demand.unit_pods else len(st.record.chunks))
             again = replace(demand, as_before=min(as_before, demand.most or as_before))
             line.append((promise.start, demand.order, again))
         plan, missed = Plan.in_turn(

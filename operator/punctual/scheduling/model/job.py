@@ -71,6 +71,8 @@ class Job(Work):
     """... and the pod of its reduce step; None: it does not."""
     fetches: bool = False
     """Its chunks have an input step, which waits for a transfer turn."""
+    unit_pods: bool = False
+    """Each pod does one unit, so a chunk is one unit, and start-up counts for each. It has no input step or reduce."""
     rules: NodeRules = field(default=ANY_NODE, compare=False)
     """Nodes on which its pods may run. Nothing that a user edits: claims are bound while the job is there."""
 

@@ -14,16 +14,21 @@ from punctual.theory.cost import Cost
 PILOT_SECONDS = 10.0
 """Maximum target duration of a pilot, seconds."""
 MOST_PILOTS = 4
+UNIT_PILOTS = 2
+"""Pilots of a job whose pods do one unit each: all are of one size. The first may have pulled the image."""
 CLEAR = 2.0
 """The larger pilot must take so many seconds longer than the smaller, or start-up noise hides chi."""
 LEAST_CHI = 1e-6
 
 
-def next_pilot(samples: Sequence[PilotSample], units_left: int) -> int | None:
-    """Return the size of the next pilot; None if the samples are sufficient (or no units are left)."""
-    if units_left <= 0 or len(samples) >= MOST_PILOTS:
+def next_pilot(samples: Sequence[PilotSample], units_left: int, *, unit_pods: bool = False) -> int | None:
+    """Return the size of the next pilot; None if the samples are sufficient (or no units are left).
+
+    ``unit_pods``: each pod does one unit.
+    """
+    if units_left <= 0 or len(samples) >= (UNIT_PILOTS if unit_pods else MOST_PILOTS):
         return None
-    if not samples:
+    if unit_pods or not samples:
         return 1
     small = min(samples)
     large = max(samples)

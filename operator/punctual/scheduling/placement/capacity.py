@@ -23,8 +23,8 @@ class Capacity(NamedTuple):
 
     def numbers(self, demand: Demand) -> tuple[int, int]:
         """Return the least number of processors that could be enough, and the most that the demand may have."""
-        could = 1 + int(self.total.searchsorted(demand.ranges.total))
-        return max(demand.least, demand.as_before, could), self._most(demand)
+        could, most = 1 + int(self.total.searchsorted(demand.ranges.total)), self._most(demand)
+        return max(demand.least, min(demand.as_before, most), could), most
 
     def _most(self, demand: Demand) -> int:
         return min(self.usable, demand.most or self.usable)

@@ -1,5 +1,6 @@
 """Demands: the parts of jobs that need processors, and the shortfall of a demand that cannot be placed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -8,7 +9,8 @@ from numpy.typing import NDArray
 
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.node_rules import Eligible
-from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
@@ -32,7 +34,7 @@ class Demand:
     """Chunks to begin at one time, each with at least one unit. Over one port, their inputs follow each other."""
     most: int | None = None
     as_before: int = 1
-    """Processors of the placement that it is to have again: it is placed on no fewer."""
+    """Processors of the placement that it is to have again: it is placed on no fewer, if it may have as many."""
     least_chunk: int = 1
     """Units of the least chunk that is worth its set-up."""
     not_before: float = 0.0
@@ -49,6 +51,12 @@ class Demand:
     """Number of the reservation that it must run inside; None: it must run outside of all."""
     eligible: Eligible | None = None
     """Nodes on which it may run; None: all that take pods without rules."""
+    unit_pods: bool = False
+    """Each chunk is one unit: a processor does its part of the demand in one chunk after the other, and ``cost`` has no
+    set-up but that of each unit."""
+    own: tuple[Place, ...] = ()
+    """Places of its running chunks that count in ``most``, if its chunks are units and ``most`` is a limit: units may
+    follow there, and beside them on as many other places as ``most`` leaves."""
     work: float = field(init=False, compare=False)
     """Minimum processor seconds that it takes."""
     late: float = field(init=False, compare=False)
@@ -65,7 +73,7 @@ class Demand:
     def __post_init__(self) -> None:
         """Compute its work and limits once: every test reads both for all waiting demands."""
         object.__setattr__(self, "work", self.ranges.total * self.cost.per_unit)
-        limited = max(self.least, self.as_before) > 1 or self.eligible is not None
+        limited = max(self.least, self.as_before) > 1 or self.eligible is not None or bool(self.own)
         object.__setattr__(self, "simple", bool(self.ranges) and not self.reduce and not limited)
         object.__setattr__(self, "late", self.due + tolerance(self.due))
         object.__setattr__(self, "surely_late", self.due + 2.0 * tolerance(self.due))
@@ -75,10 +83,15 @@ class Demand:
         """The job's uid."""
         return self.order.uid
 
-    def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
-        """Return the rest of the demand when ``chunks`` chunks own these units; the last of them ends at ``until``."""
+    def begun(self, owned: Ranges, chunks: int, until: float, *, processors: int = 1) -> "Demand":
+        """Return the rest of the demand when ``chunks`` chunks own these units; the last of them ends at ``until``.
+
+        ``processors``: those of the placement that they begin.
+        """
         most, full_until = self.most, self.full_until
-        if most is not None and most > chunks:
+        if self.unit_pods:
+            pass  # units follow: what begins beside them is limited by ``own``
+        elif most is not None and most > chunks:
             most -= chunks
         elif most is not None:
             full_until = max(full_until, until)
@@ -87,18 +100,28 @@ class Demand:
             self,
             ranges=left,
             least=1,
-            as_before=1,
+            as_before=max(self.as_before, processors) if self.unit_pods else 1,
             most=most,
             full_until=full_until,
             running_until=until,
             apart=True,
         )
 
-    def beside(self, node: str) -> "Demand":
-        """Return the demand when a chunk runs on a node: if all must be on one node, the rest follows it there."""
+    def chunk(self, piece: Range) -> Range:
+        """Return the first chunk of a processor's piece: the piece, or its first unit."""
+        return Range(piece.begin, piece.begin + 1) if self.unit_pods else piece
+
+    def beside(self, places: Sequence[Place], total: int) -> "Demand":
+        """Return the demand when chunks have begun on these of ``total`` places.
+
+        If all must be on one node, the rest follows them there.
+        """
+        demand = self
+        if self.unit_pods and self.most is not None and self.most < total:
+            demand = replace(demand, own=tuple(dict.fromkeys((*self.own, *places))))
         if self.eligible is None or not self.eligible.one_node:
-            return self
-        return replace(self, eligible=self.eligible._replace(nodes=frozenset((node,))))
+            return demand
+        return replace(demand, eligible=self.eligible._replace(nodes=frozenset((places[0].node,))))
 
     def anew(self) -> "Demand":
         """Return the demand without limits from running chunks, to be placed on any processors."""

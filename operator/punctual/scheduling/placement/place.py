@@ -28,7 +28,7 @@ FEW = 64
 def place(demand: Demand, timeline: Timeline) -> Placement | Shortfall:
     """Place a demand in whole units so that its rounded ends meet the due time; otherwise return why not."""
     demand = demand.anew()
-    if timeline.confines(demand):
+    if timeline.confines(demand) or demand.own:
         return _place_confined(demand, timeline)
     if timeline.blackouts is not None and (
         demand.inside is not None or not timeline.blackouts.begins_behind(demand.due + demand.reduce)
@@ -75,12 +75,14 @@ def _place_confined(demand: Demand, timeline: Timeline) -> Placement | Shortfall
 
     If its pods must be on one node, the node is taken on which it ends first of those on which it is in time.
     """
-    free, ready = replace(demand, eligible=None), timeline.ready_for(demand)
+    free, ready = replace(demand, eligible=None, own=()), timeline.ready_for(demand)
     found: list[Placement] = []
     short: list[Shortfall] = []
     for places in timeline.sites.choices(demand.eligible):
         if demand.eligible is not None and demand.eligible.ports:
             places = _one_per_node(timeline, places, ready)  # noqa: PLW2901  fewer of them
+        if demand.own:
+            places = _with_its_own(demand, timeline, places, ready)  # noqa: PLW2901  fewer of them
         part = timeline.only(places)
         part.ready = ready[places]
         got = place(free, part)
@@ -99,6 +101,18 @@ def _one_per_node(timeline: Timeline, places: Indices, ready: Floats) -> Indices
     for i in places[ready[places].argsort(kind="stable")].tolist():
         first.setdefault(timeline.sites.places[i].node, i)
     return np.array(sorted(first.values()), dtype=np.intp)
+
+
+def _with_its_own(demand: Demand, timeline: Timeline, places: Indices, ready: Floats) -> Indices:
+    """Return the places of the demand's running units, and of the others as many that are free first as it may have.
+
+    If more units run than it may have, others follow only the last of them.
+    """
+    own, most = set(demand.own), demand.most or places.size
+    line = places[ready[places].argsort(kind="stable")].tolist()
+    there = [i for i in line if timeline.sites.places[i] in own][-most:]
+    others = [i for i in line if timeline.sites.places[i] not in own]
+    return np.array(sorted([*there, *others[: max(0, most - len(own))]]), dtype=np.intp)
 
 
 def _among_few(demand: Demand, timeline: Timeline, ready: Floats) -> Placement | None:
@@ -238,7 +252,7 @@ def _of_use(demand: Demand, timeline: Timeline, order: NDArray[np.intp], line: F
     """
     limit = min(line.size, demand.most or line.size)
     useful = timeline.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
-    n, late = max(demand.least, demand.as_before, useful), demand.late
+    n, late = max(demand.least, min(demand.as_before, limit), useful), demand.late
     if not first <= n <= limit:
         return
 

@@ -216,7 +216,7 @@ class Plan:
         """
         where = placement.where[list(chunks)]
         if (left := placement.created(chunks, ends)) is not None:
-            left.demand = left.demand.beside(self.places[where[0]].node)
+            left.demand = left.demand.beside([self.places[i] for i in where.tolist()], len(self.places))
         timeline = self.timeline.copy()
         timeline.ready[where] = ends
         if placement.demand.eligible is not None and (ports := placement.demand.eligible.ports):

@@ -197,8 +197,11 @@ class Timeline:
         return self.discipline.together and not demand.apart
 
     def unbroken(self, demand: Demand) -> bool:
-        """Whether each chunk must be one range, because it has a transfer of its own: a processor may have several."""
-        return self.discipline.one_port and len(demand.ranges.parts) > 1
+        """Whether each chunk must be one range, because it has a transfer of its own: a processor may have several.
+
+        A chunk of one unit always is.
+        """
+        return self.discipline.one_port and len(demand.ranges.parts) > 1 and not demand.unit_pods
 
     def at_holes(
         self, demand: Demand, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats
@@ -318,7 +321,7 @@ class Placement:
             return None
         until = max(self.demand.running_until, float(self.ends[positions].max()))
         return Placement(
-            self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until),
+            self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until, processors=self.processors),
             self.where[keep],
             np.concatenate(([0], np.cumsum(sizes[keep]))),
             starts[keep],

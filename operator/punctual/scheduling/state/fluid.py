@@ -86,10 +86,11 @@ class FluidJobs:
             pause=pause,
             node=None if chunk is None else chunk.node,
             leaving=chunk is not None and (chunk.offered is not None or chunk.end < chunk.origin),
-            resumes=st.job.restart == "Resume",
+            resumes=st.job.restart == "Resume" and not st.job.unit_pods,  # a unit that is cut short is begun again
             not_before=st.refused_until if st.refused_until > now else 0.0,
             ranges=waiting,
             eligible=self.state.processors.eligible(st.job.rules),
+            unit_pods=st.job.unit_pods,
         )
 
 

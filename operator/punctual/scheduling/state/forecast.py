@@ -57,7 +57,7 @@ def forecast(st: JobState, setting: Setting, now: float) -> Forecast:
     reduce = 0.0 if st.job.reduce_duration is None else st.job.reduce_duration + cost.theta_cp
     waiting = st.job.units - record.completed.total - sum(c.size for c in record.chunks)
     pace = job_pace(st)
-    ends = [_chunk(c, _seen(st, c), cost, pace, now, shared=setting.shared) for c in record.chunks]
+    ends = [_chunk(st, c, cost, pace, now, shared=setting.shared) for c in record.chunks]
     best = max((e.best for e in ends), default=now) + reduce
     likely = max((e.likely for e in ends), default=now) + reduce
     known = pace is not None or not ends
@@ -85,6 +85,7 @@ def _waiting(  # noqa: PLR0917  as forecast, which has computed these
     cost, promise, chunks = st.cost, st.record.promise, st.record.chunks
     assert cost is not None
     assert promise is not None
+    cost = cost.in_unit_pods() if st.job.unit_pods else cost
     most = max(1, min(st.job.max_processors or setting.processors, setting.processors))
     unit = pace.best if pace else cost.chi
     soonest = now + (0.0 if ends else cost.setup) + unit * waiting / most + reduce
@@ -111,6 +112,7 @@ def _shared_out(st: JobState, pace: Pace | None, ends: Sequence[Forecast], waiti
         return 0.0
     cost = st.cost
     assert cost is not None
+    cost = cost.in_unit_pods() if st.job.unit_pods else cost
     unit = pace.likely if pace else cost.per_unit * st.slowed
     queue = waiting * unit * (1.0 + cost.setup / LEFTOVER_CHUNK) + (0.0 if ends else cost.setup)
     return (sum(end.likely - now for end in ends) + queue) / max(1, len(ends))
@@ -166,17 +168,16 @@ def units_by(at: float, watch: ChunkObservation, *, now: float) -> int | None:
     return done + max(0, math.floor((min(at - since, at - now + unit) + tolerance(at)) / unit))
 
 
-def _chunk(
-    chunk: Chunk, watch: ChunkObservation, cost: Cost, usual: Pace | None, now: float, *, shared: bool
-) -> Forecast:
+def _chunk(st: JobState, chunk: Chunk, cost: Cost, usual: Pace | None, now: float, *, shared: bool) -> Forecast:
     """Return when a chunk will end. ``usual``: the pace of the job's chunks."""
+    watch = _seen(st, chunk)
     own, left = chunk_pace(watch), chunk.size - watch.done
     if left <= 0:
         return Forecast(now, now)
     if own is None or watch.last_step is None:
         planned = max(now, expected_end(chunk, watch, now=now))
         if watch.running_since is None:  # it has begun no unit
-            planned = max(planned, now + chunk.size * cost.chi)
+            planned = max(planned, now + (st.work(chunk) or 0.0))
         if usual is None:
             return Forecast(planned, planned, known=False)
         begun = max(now, chunk.created + cost.setup) if watch.running_since is None else watch.running_since

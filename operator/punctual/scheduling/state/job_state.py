@@ -178,6 +178,15 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
         """The cost in force: declared, or measured by pilots."""
         return self.job.cost or self.record.cost
 
+    def work(self, chunk: Chunk) -> float | None:
+        """Return the seconds that a chunk takes once it has started; None: unknown.
+
+        Pilots of one unit each do not tell start-up from work.
+        """
+        if self.cost is None or (self.job.unit_pods and self.job.cost is None):
+            return None
+        return chunk.size * self.cost.chi
+
     @property
     def response(self) -> Response | None:
         """How its next chunk will answer to CPU on a processor of speed 1: as its last ones, or its profile's, have."""
