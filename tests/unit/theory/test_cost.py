@@ -34,3 +34,10 @@ def test_headroom_slows_the_computation_only():
 def test_headroom_is_a_part_of_one(r):
     with pytest.raises(ValueError, match="headroom"):
         Cost(chi=1.0).with_headroom(r)
+
+
+def test_with_a_pod_for_each_unit_each_has_the_setup():
+    cost = Cost(chi=3.0, tau=1.0, theta_cm=5.0, theta_cp=7.0)
+    assert cost.in_unit_pods() == Cost(chi=16.0)
+    assert cost.in_unit_pods().seconds(10) == 10 * cost.seconds(1)
+    assert cost.in_unit_pods().in_unit_pods() == cost.in_unit_pods()

@@ -197,7 +197,7 @@ class ExactSchedule:
 
     def _those_who_may(self, placement: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return the positions with free processors that may begin, and whether later jobs may still send."""
-        timeline, least = self.plan.timeline, placement.demand.least
+        timeline, least = self.plan.timeline.as_used(placement.demand), placement.demand.least
         if least > 1 and begins[:least] != list(range(least)):
             begins = []  # the first of them begin together or not at all
         if self._windows:  # they begin at their planned times
@@ -219,11 +219,11 @@ class ExactSchedule:
 
     def _started(self, now: float, placement: Placement, positions: list[int]) -> ChunkStart:
         """Take the first chunk at each of these positions out of the plan."""
-        plan, pieces = self.plan, placement.pieces()
-        chunks = {position: placement.demand.chunk(pieces[position][0]) for position in positions}
+        plan, chunks = self.plan, placement.next_chunks(positions)
         at = placement.where[positions]
         sizes = np.array([piece.size for piece in chunks.values()])
-        walk = plan.timeline.walk(at, sizes, np.full(at.size, now), placement.demand.cost)
+        timeline = plan.timeline.as_used(placement.demand)
+        walk = timeline.walk(at, sizes, np.full(at.size, now), placement.demand.cost)
         booked = placement.ends[positions]
         ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # same sum, other rounding
         walk = walk._replace(ends=ends)

@@ -25,6 +25,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE, SOON, WARNING
 from punctual.scheduling.model.wording import span
+from punctual.scheduling.placement.demand import Floats
 from punctual.scheduling.placement.plan import Plan, same_placements
 from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.scheduling.state.eligibility import NO_PORTS
@@ -274,7 +275,8 @@ class Dispatcher:
         """Create chunks of these ranges, each on its place, with its planned start and end."""
         spec = self.state.spec
         sent: list[float | None] = [None] * len(pieces)
-        if spec.discipline.one_port and kind != "Reduce" and (cost := st.cost):
+        sends = kind != "Reduce" and not st.job.unit_pods
+        if spec.discipline.one_port and sends and (cost := st.cost):
             sent = [
                 start + cost.theta_cm + piece.size * cost.tau
                 for start, (piece, _) in zip(walk.starts.tolist(), pieces, strict=True)
@@ -359,8 +361,7 @@ class Dispatcher:
             left -= Ranges.of(piece)
         if pieces:
             planned, at = self.state.plan.timeline, np.full(len(pieces), now)
-            speeds = self.state.processors.speeds([place for _, place in pieces])
-            timeline = Timeline(at, planned.discipline, planned.port, speeds)
+            timeline = self._timeline(st, at, [place for _, place in pieces])
             walk = timeline.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
             if walk.port > now:
                 booked = min((b.start for b in self.state.plan), default=np.inf)
@@ -373,6 +374,12 @@ class Dispatcher:
             if st.job.rules.ports:  # placements of jobs that take them meet it, too
                 self.state.outdated.times_changed()
         return len(pieces)
+
+    def _timeline(self, st: JobState, at: Floats, places: Sequence[Place]) -> Timeline:
+        """Return the timeline of free places, as chunks of a job use it."""
+        planned = self.state.plan.timeline
+        timeline = Timeline(at, planned.discipline, planned.port, self.state.processors.speeds(places))
+        return timeline.beside_port() if st.job.unit_pods else timeline
 
     def _pilot(self, now: float, st: JobState, place: Place) -> int:
         """Create the next pilot of a job if there is none, or end its measuring; return the number of pods created."""

@@ -96,6 +96,10 @@ class Ranges:
     def __and__(self, other: "Ranges") -> "Ranges":
         return self - (self - other)
 
+    def units(self) -> Iterator[Range]:
+        """Yield each unit as a range, ascending."""
+        return (Range(unit, unit + 1) for begin, end in self.parts for unit in range(begin, end))
+
     def slices(self, cuts: Iterable[int]) -> list[list[Range]]:
         """Divide the set, read as one sequence of ``total`` units, at the given places.
 

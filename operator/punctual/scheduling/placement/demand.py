@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.node_rules import Eligible
 from punctual.scheduling.model.processors import Place
-from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.model.ranges import Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
@@ -53,7 +53,7 @@ class Demand:
     """Nodes on which it may run; None: all that take pods without rules."""
     unit_pods: bool = False
     """Each chunk is one unit: a processor does its part of the demand in one chunk after the other, and ``cost`` has no
-    set-up but that of each unit."""
+    set-up beside that of each unit. The units of a placement are begun in their order, on any of its processors."""
     own: tuple[Place, ...] = ()
     """Places of its running chunks that count in ``most``, if its chunks are units and ``most`` is a limit: units may
     follow there, and beside them on as many other places as ``most`` leaves."""
@@ -106,10 +106,6 @@ class Demand:
             running_until=until,
             apart=True,
         )
-
-    def chunk(self, piece: Range) -> Range:
-        """Return the first chunk of a processor's piece: the piece, or its first unit."""
-        return Range(piece.begin, piece.begin + 1) if self.unit_pods else piece
 
     def beside(self, places: Sequence[Place], total: int) -> "Demand":
         """Return the demand when chunks have begun on these of ``total`` places.

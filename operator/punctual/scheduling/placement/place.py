@@ -27,7 +27,7 @@ FEW = 64
 
 def place(demand: Demand, timeline: Timeline) -> Placement | Shortfall:
     """Place a demand in whole units so that its rounded ends meet the due time; otherwise return why not."""
-    demand = demand.anew()
+    demand, timeline = demand.anew(), timeline.as_used(demand)
     if timeline.confines(demand) or demand.own:
         return _place_confined(demand, timeline)
     if timeline.blackouts is not None and (
@@ -207,7 +207,7 @@ def might_fit(demand: Demand, timeline: Timeline) -> bool:
     """
     if timeline.blackouts is not None or demand.reduce or not demand.ranges:
         return True
-    timeline, cost = timeline.allowed(demand), demand.cost
+    timeline, cost = timeline.as_used(demand).allowed(demand), demand.cost
     begin = np.maximum(timeline.ready, demand.not_before)
     if timeline.discipline.one_port:
         begin = np.maximum(begin, timeline.port)
@@ -358,6 +358,7 @@ def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
 def retimed(placement: Placement, timeline: Timeline) -> Placement:
     """Return a placement on another timeline: times move, shares do not."""
     demand, sizes = placement.demand, np.diff(placement.cuts)
+    timeline = timeline.as_used(demand)
     free = timeline.ready_for(demand)
     if (blackouts := timeline.blackouts) is not None:
         return retimed_around(

@@ -70,6 +70,14 @@ class Timeline:
         blackouts = None if self.blackouts is None else self.blackouts.only(places)
         return Timeline(self.ready[places], self.discipline, self.port, speeds, blackouts)
 
+    def as_used(self, demand: Demand) -> "Timeline":
+        """Return the timeline as a demand uses it; its arrays are shared. Units with a pod each send nothing."""
+        return self.beside_port() if self.discipline.one_port and demand.unit_pods else self
+
+    def beside_port(self) -> "Timeline":
+        """Return the timeline of chunks that send nothing."""
+        return replace(self, discipline=replace(self.discipline, network="Concurrent"), port=-np.inf)
+
     def ready_for(self, demand: Demand) -> Floats:
         """Return from when each place is free for a demand: not before the host ports that its pods take."""
         if not self.holds or demand.eligible is None or not demand.eligible.ports:
@@ -133,6 +141,9 @@ class Timeline:
 
     def check(self, placement: "Placement") -> None:
         """Raise InvariantError if a chunk overlaps another or a window, or a transfer overlaps another."""
+        if (used := self.as_used(placement.demand)) is not self:
+            used.check(placement)
+            return
         uid, near = placement.demand.uid, tolerance(placement.finish)
         if self.blackouts is not None:
             self._check_around(placement, self.blackouts.copy())
@@ -197,11 +208,8 @@ class Timeline:
         return self.discipline.together and not demand.apart
 
     def unbroken(self, demand: Demand) -> bool:
-        """Whether each chunk must be one range, because it has a transfer of its own: a processor may have several.
-
-        A chunk of one unit always is.
-        """
-        return self.discipline.one_port and len(demand.ranges.parts) > 1 and not demand.unit_pods
+        """Whether each chunk must be one range, because it has a transfer of its own: a processor may have several."""
+        return self.discipline.one_port and len(demand.ranges.parts) > 1
 
     def at_holes(
         self, demand: Demand, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats
@@ -292,6 +300,16 @@ class Placement:
     def __post_init__(self) -> None:
         """Compute its start once: each step reads that of all placements."""
         self.start = float(self.starts.min()) if self.starts.size else self.finish - self.demand.reduce
+
+    def next_chunks(self, positions: Sequence[int]) -> dict[int, Range]:
+        """Return the next chunk at each of these positions in ``where``.
+
+        Chunks of one unit are the first units of the demand, wherever they run: so what is left has few holes.
+        """
+        if self.demand.unit_pods:
+            return dict(zip(positions, self.demand.ranges.units(), strict=False))
+        pieces = self.pieces()
+        return {position: pieces[position][0] for position in positions}
 
     def pieces(self) -> list[list[Range]]:
         """Return what each processor computes: one range, or several if the demand has holes."""

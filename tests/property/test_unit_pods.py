@@ -1,0 +1,102 @@
+"""Promises of jobs of which each pod does one unit, beside ordinary ones: kept where pods take what was declared."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pool_machine import admissions
+from world import Worker, World, job
+
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.ranges import Ranges
+
+disciplines = st.builds(
+    Discipline,
+    order=st.sampled_from(["EDF", "FIFO", "MWF"]),
+    partition=st.sampled_from(["OPR", "EPR"]),
+    assign=st.sampled_from(["MN", "AN"]),
+    network=st.sampled_from(["Concurrent", "OnePort"]),
+    start=st.sampled_from(["Ready", "Together"]),
+)
+fast = admissions.flatmap(lambda more: st.just({"discipline": Discipline(), **more}))
+specs = st.one_of(disciplines.map(lambda discipline: {"discipline": discipline}), fast)
+requests = st.tuples(
+    st.booleans(),  # one unit in each pod
+    st.integers(1, 80),  # units
+    st.sampled_from([0.5, 1.0, 3.0]),  # chi
+    st.integers(5, 200),  # relative deadline
+    st.floats(0, 40),  # gap to the next arrival
+    st.sampled_from([None, None, 1, 3]),  # processors.max
+    st.sampled_from([1, 1, 2]),  # processors.min
+)
+
+
+@given(st.lists(requests, min_size=1, max_size=10), st.integers(1, 4), st.integers(1, 3), specs, st.booleans())
+def test_promises_are_kept_when_costs_are_as_declared(wanted, cpu, nodes, more, crash):
+    w = World(startup=2.0)
+    w.edit_pool(replace(w.spec, generation=2, **more))
+    for n in range(nodes):
+        w.node(f"n{n}", cpu)
+    chis = {}
+    w.workers = lambda uid, _c: Worker(pace=chis[uid])
+    for k, (unit_pods, units, chi, deadline, gap, most, least) in enumerate(wanted):
+        uid = f"j{k}"
+        chis[uid] = chi
+        w.apply(
+            job(
+                uid,
+                unit_pods=unit_pods,
+                units=units,
+                chi=chi,
+                theta_cp=2.5,
+                arrival=w.now,
+                deadline=w.now + deadline,
+                max_processors=most,
+                min_processors=min(least, units, most or least),
+            )
+        )
+        w.run(w.now + gap)
+        if crash and k % 2:
+            w.crash()
+    w.run(w.now + 250)
+    for uid, asked in w.jobs.items():
+        record = w.records[uid]
+        if record.promise is not None:
+            assert record.finished is not None, uid
+            assert record.finished <= record.promise.deadline, (uid, record)
+            assert record.completed == Ranges.of((0, asked.units))
+            if asked.unit_pods:
+                assert all(end == begin + 1 for begin, end in w.processed[uid]), uid
+
+
+@given(
+    units=st.integers(1, 300),
+    chi=st.sampled_from([0.5, 2.0, 5.0]),
+    slack=st.floats(1.0, 4.0),
+    processors=st.integers(1, 12),
+    most=st.sampled_from([None, 2, 5]),
+    more=specs,
+)
+def test_a_job_alone_meets_its_first_forecast(*, units, chi, slack, processors, most, more):
+    w = World(startup=2.0)
+    w.edit_pool(replace(w.spec, generation=2, **more))
+    w.node("n0", processors)
+    w.workers = lambda _u, _c: Worker(pace=chi)
+    usable = min(processors, most or processors)
+    deadline = 10.0 + (1 + -(-units // usable)) * (2.5 + chi) * slack
+    w.apply(job("j", unit_pods=True, units=units, chi=chi, theta_cp=2.5, deadline=deadline, max_processors=most))
+    w.tick()
+    promise = w.records["j"].promise
+    assert promise is not None
+    seen = []
+    while not w.done("j"):
+        w.run(w.now + 0.25)
+        record = w.records["j"]
+        seen.append(len(record.chunks))
+        assert len(record.completed.parts) <= 1 + usable, "what is done has more holes than units run"
+    assert w.records["j"].finished <= 1.05 * promise.finish
+    assert max(seen) <= usable
+    assert w.met("j")
+    begins = sorted(begin for begin, _ in w.processed["j"])
+    assert all(after == before + 1 for before, after in pairwise(begins))
