@@ -361,7 +361,7 @@ class Dispatcher:
             left -= Ranges.of(piece)
         if pieces:
             planned, at = self.state.plan.timeline, np.full(len(pieces), now)
-            timeline = self._timeline(st, at, [place for _, place in pieces])
+            timeline = _timeline(self.state, st, at, [place for _, place in pieces])
             walk = timeline.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
             if walk.port > now:
                 booked = min((b.start for b in self.state.plan), default=np.inf)
@@ -374,12 +374,6 @@ class Dispatcher:
             if st.job.rules.ports:  # placements of jobs that take them meet it, too
                 self.state.outdated.times_changed()
         return len(pieces)
-
-    def _timeline(self, st: JobState, at: Floats, places: Sequence[Place]) -> Timeline:
-        """Return the timeline of free places, as chunks of a job use it."""
-        planned = self.state.plan.timeline
-        timeline = Timeline(at, planned.discipline, planned.port, self.state.processors.speeds(places))
-        return timeline.beside_port() if st.job.unit_pods else timeline
 
     def _pilot(self, now: float, st: JobState, place: Place) -> int:
         """Create the next pilot of a job if there is none, or end its measuring; return the number of pods created."""
@@ -415,6 +409,13 @@ class Dispatcher:
             for chunk in st.record.chunks:
                 if st.watch(chunk).pod is None:
                     self.state.outbox.add(CreateChunk(uid, chunk))
+
+
+def _timeline(state: PoolState, st: JobState, at: Floats, places: Sequence[Place]) -> Timeline:
+    """Return the timeline of free places, as chunks of a job use it."""
+    planned = state.plan.timeline
+    timeline = Timeline(at, planned.discipline, planned.port, state.processors.speeds(places))
+    return timeline.beside_port() if st.job.unit_pods else timeline
 
 
 def _leftover_units(st: JobState, cost: Cost, part: int) -> int:

@@ -254,7 +254,7 @@ class Planner:
                 not_before = max(not_before, self.running_until(st, now))
         own: tuple[Place, ...] = ()
         if job.unit_pods:  # units follow those that run, on their processors
-            own = self._places(st) if most < self.state.processors.total else ()
+            own = self.state.places(st) if most < self.state.processors.total else ()
         elif len(running) < most:
             most -= len(running)
         else:
@@ -280,12 +280,6 @@ class Planner:
             unit_pods=job.unit_pods,
             own=own,
         )
-
-    def _places(self, st: JobState) -> tuple[Place, ...]:
-        """Return the places on which the job's chunks run."""
-        places_of = self.state.processors.places_of
-        found = (places_of.get(self.state.occupant(st.job.uid, chunk)) for chunk in st.record.chunks)
-        return tuple(place for place in found if place is not None)
 
     def order(self, st: JobState, planned: Cost) -> Order:
         """Return the queue key of a job that is planned with this cost."""

@@ -15,7 +15,7 @@ PILOT_SECONDS = 10.0
 """Maximum target duration of a pilot, seconds."""
 MOST_PILOTS = 4
 UNIT_PILOTS = 2
-"""Pilots of a job whose pods do one unit each: all are of one size. The first may have pulled the image."""
+"""Pilots of a job of which each pod does one unit: all are of one size. The first may have pulled the image."""
 CLEAR = 2.0
 """The larger pilot must take so many seconds longer than the smaller, or start-up noise hides chi."""
 LEAST_CHI = 1e-6

@@ -203,6 +203,12 @@ class PoolState:
         """Return the occupant that stands for a chunk on a processor."""
         return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
 
+    def places(self, st: JobState) -> tuple[Place, ...]:
+        """Return the places of a job's chunks."""
+        places_of = self.processors.places_of
+        found = (places_of.get(self.occupant(st.job.uid, chunk)) for chunk in st.record.chunks)
+        return tuple(place for place in found if place is not None)
+
     def on(self, place: Place) -> tuple[JobState, Chunk] | None:
         """Return the job and chunk on a place; None: the place is free or its chunk is no longer owned."""
         occupant = self.processors.occupants.get(place)
