@@ -394,7 +394,10 @@ def test_a_job_whose_reduce_step_alone_is_left_is_promised_only_where_it_fits():
     w.run(20)
     assert w.state("a") == ("False", reasons.INFEASIBLE_CAPACITY)
     said = w.records["a"].admitted.message
-    assert said == "the reduce step must begin within 49s; of 1 processor the first is free in 3m21s"
+    assert said == (
+        "the reduce step must begin within 49s; of 1 processor the first is free in 3m21s; "
+        "1 more processor would do, for 33s from now"
+    )
     offered = w.records["a"].offer.earliest_deadline
     assert 216 + 32 <= 17 + offered <= 218 + 32 + 2 + 4
     w.apply(replace(w.jobs["a"], deadline=w.now + offered, generation=4))

@@ -59,7 +59,7 @@ def test_a_refusal_says_when_so_many_are_free_together_and_what_it_offers_is_pro
     said = w.records["min8"].admitted.message
     assert said == (
         "12 units due in 15s must begin on 8 processors at one time (spec.processors.min); 8 processors are free "
-        "together from 19s on"
+        "together from 19s on; 6 more processors would do, for 4.8s from now"
     )
     within = w.records["min8"].offer.earliest_deadline
     w.apply(replace(asked, uid="again", name="again", arrival=w.now, deadline=w.now + within))

@@ -15,11 +15,18 @@ from punctual import reasons
 from punctual.scheduling.admission.application import JobToTest, Rejected
 from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
+from punctual.scheduling.admission.larger_pool import (
+    LargerFastQueue,
+    LargerPlan,
+    LargerPool,
+    LargerSharedPool,
+    LargerStatisticalQueue,
+)
 from punctual.scheduling.admission.schedule import Accepted, Unable
 from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.admission.utilization import UtilizationSchedule
 from punctual.scheduling.chunks import ledger
-from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.planner import Planner, enlarge
 from punctual.scheduling.engine.repair import Refit, Repair
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Processors
@@ -175,6 +182,21 @@ class AdmissionMode:
         """Put another utilization bound in force, if the pool's schedule has one."""
         if isinstance(self.state.schedule, StatisticalQueue):
             self.state.schedule.bound = bound
+
+    def larger_pool(self, now: float, st: JobState) -> LargerPool | None:
+        """Return the test in force for a refused job with further processors; None: they surely do not help."""
+        if (made := enlarge(self.planner, st, now)) is None:
+            return None
+        schedule, there = self.state.schedule, made.there
+        if isinstance(schedule, UtilizationSchedule):
+            jobs = made.planner.fluid().strictly(now)
+            return LargerSharedPool(there=there, nodes=schedule.nodes(now), jobs=jobs, parts=self.state.spec.parts)
+        if isinstance(schedule, StatisticalQueue):
+            return LargerStatisticalQueue(there=there, bound=schedule.bound)
+        busy = self.planner.busy(now)
+        if isinstance(schedule, FastSchedule):
+            return LargerFastQueue(there=there, plan=None, busy=busy)
+        return LargerPlan(there=there, plan=schedule.plan, busy=busy)
 
     def judge(self, now: float, a: JobToTest) -> Accepted[Any] | Rejected | None:
         """Decide by the schedule in force; None if the exact test has taken over and should decide."""

@@ -11,6 +11,7 @@ from typing import Any
 from punctual import reasons
 from punctual.scheduling.admission.application import JobToTest, Rejected, objection
 from punctual.scheduling.admission.exact import accepted
+from punctual.scheduling.admission.larger_pool import LargerPool
 from punctual.scheduling.admission.offers import VALID, Test
 from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.chunks import ledger
@@ -19,7 +20,7 @@ from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
-from punctual.scheduling.model.job import JobRecord, Offer, Promise
+from punctual.scheduling.model.job import FurtherProcessors, JobRecord, Offer, Promise
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
@@ -231,9 +232,22 @@ class Decisions:
         """Continue the searches for offers, a bounded number of tests. Decisions come first."""
         if self.state.waiting or not self.state.searches:
             return
-        for uid, offer in self.state.searches.work(self.test(now), now, size=len(self.state.plan)):
+
+        def larger(uid: str) -> LargerPool | None:
+            return self.mode.larger_pool(now, self.state.jobs[uid])
+
+        for uid, offer in self.state.searches.work(self.test(now), larger, now, size=len(self.state.plan)):
             st = self.state.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue
-            st.record = st.record._replace(offer=offer)
+            admitted = st.record.admitted
+            if admitted is not None and offer.processors is not None:
+                admitted = admitted._replace(message=f"{admitted.message}; {_would_do(offer.processors, now)}")
+            st.record = st.record._replace(offer=offer, admitted=admitted)
             self.state.touch(st)
+
+
+def _would_do(further: FurtherProcessors, now: float) -> str:
+    begin = f", beginning in {span(further.start - now)}" if further.start > now else " from now"
+    length = span(further.until - max(now, further.start))
+    return f"{some(further.more, 'more processor')} would do, for {length}{begin}"

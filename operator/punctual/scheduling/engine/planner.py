@@ -10,11 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual.scheduling.admission.exact import ExactSchedule, current
+from punctual.scheduling.admission.larger_pool import FURTHER, MOST, Enlarged, RankedDemand, is_hopeless
 from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
 from punctual.scheduling.model.discipline import Order
-from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.node_rules import ANY_NODE
+from punctual.scheduling.model.processors import Place, node_with, with_one_more
 from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, OVERDUE, WARNING
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
@@ -354,3 +356,56 @@ def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:
     later. The choice maximises the work done by ``due``.
     """
     return max(enumerate(ends, start=1), key=lambda room: room[0] * (due - room[1]))
+
+
+class Enlargement(NamedTuple):
+    """A pool with further processors, and what plans it."""
+
+    there: Enlarged
+    planner: Planner
+    """It reads the pool's state with the further processors in it."""
+
+
+def enlarge(planner: Planner, st: JobState, now: float) -> Enlargement | None:
+    """Return the pool with further processors at this time, for a refused job; None: they surely do not help."""
+    state, spec = planner.state, planner.state.spec
+    most = max(MOST, state.processors.total)
+    after = with_one_more(state.processors, node_with(FURTHER, most, spec), spec)
+    changed = state.assuming(Changes(spec=spec, processors=after))
+    if st.job.rules != ANY_NODE:  # its own nodes count, even if they are closed to all other jobs
+        changed = changed.assuming(Changes(job=st))
+    larger = Planner(changed, planner.lifecycle)
+    asked = larger.demand(st, now)
+    if asked is None:
+        return None
+    places, timeline = larger.timeline(now)
+    order = np.argsort([place.node == FURTHER for place in places], kind="stable")  # they are behind all others
+    timeline = replace(
+        timeline,
+        ready=timeline.ready[order],
+        speeds=None if timeline.speeds is None else timeline.speeds[order],
+        blackouts=None if timeline.blackouts is None else timeline.blackouts.only(order),
+    )
+    if state.terms.guaranteed and not state.terms.shares and is_hopeless(asked, timeline, now):
+        return None
+    there = Enlarged(
+        now=now,
+        asked=_ranked(larger, asked, most),
+        promised=[_ranked(larger, demand, most) for demand in larger.demands(now)],
+        places=[places[i] for i in order.tolist()],
+        timeline=timeline,
+        most=most,
+    )
+    return Enlargement(there, larger)
+
+
+def _ranked(larger: Planner, demand: Demand, most: int) -> RankedDemand:
+    if larger.state.spec.discipline.order != "MWF":
+        return RankedDemand(demand=demand)
+    st, eligibility = larger.state.jobs[demand.uid], larger.eligibility
+    nodes = eligibility.nodes(st)
+    all_more = nodes is None or FURTHER in nodes.nodes
+    processors = eligibility.processors(st) - (most if all_more else 0)
+    return RankedDemand(
+        demand=demand, deadline=st.job.deadline, load=st.job.units, processors=processors, all_more=all_more
+    )

@@ -90,6 +90,16 @@ class Promise(NamedTuple):
     """It cannot be kept any more: the job continues on leftover capacity."""
 
 
+class FurtherProcessors(NamedTuple):
+    """The fewest further processors, empty and of the pool's size, with which a refused deadline would be promised."""
+
+    more: int
+    start: float
+    """When the plan uses the first of them: absolute, whole seconds."""
+    until: float
+    """When it has done with the last: absolute, whole seconds."""
+
+
 class Offer(NamedTuple):
     """Nearest acceptable alternative to a refused request."""
 
@@ -98,6 +108,8 @@ class Offer(NamedTuple):
     valid_until: float
     largest_load: int
     """Units that would fit the requested deadline."""
+    processors: FurtherProcessors | None = None
+    """What the pool lacks for the requested deadline; None: no number of processors that was tried is enough."""
 
     @property
     def earliest_time(self) -> float | None:

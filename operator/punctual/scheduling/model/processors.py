@@ -50,6 +50,19 @@ Key = tuple[str, str, int, int]
 """An occupant, or a tuple equal to one: lookups are more frequent than new occupants."""
 
 
+def node_with(name: str, processors: int, spec: PoolSpec) -> NodeObserved:
+    """Return an empty node with so many processors of a pool and nothing else: pods without rules may run there."""
+    places = processors * spec.parts
+    return NodeObserved(
+        name=name,
+        ready=True,
+        cpu=processors * spec.cpu,
+        memory=places * spec.memory,
+        others=(Resources(others=spec.others) * places).others,
+        pods=places,
+    )
+
+
 def _quotients(node: NodeObserved, spec: PoolSpec) -> Quotients | None:
     """Return what a node has, in processors. None: the pool may not use it now."""
     if not node.ready or node.left_out is not None:
@@ -394,6 +407,21 @@ class Processors:
             raise InvariantError("a place beyond its node's processors was overlooked")
         if self.closed != {name for name, node in self.nodes.items() if node.taints and self.counts.get(name)}:
             raise InvariantError("a node with a taint was overlooked")
+
+
+def with_one_more(processors: Processors, node: NodeObserved, spec: PoolSpec) -> Processors:
+    """Return the processors of a pool that has one more node, open to all pods; the given ones do not change."""
+    there = _quotients(node, spec)
+    return replace(
+        processors,
+        nodes={**processors.nodes, node.name: node},
+        counts={**processors.counts, node.name: _places(there, spec)},
+        whole={**processors.whole, node.name: _processors(there)},
+        _regular=None,
+        _open=None,
+        _eligible={},
+        _lines=None,
+    )
 
 
 def _why_left_out(node: NodeObserved) -> str | None:

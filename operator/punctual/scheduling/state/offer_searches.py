@@ -1,11 +1,14 @@
 """Running searches for offers: each step advances them by a bounded amount, oldest first."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from punctual.scheduling.admission import offers
+from punctual.scheduling.admission.larger_pool import LargerPool, further_processors
 from punctual.scheduling.model.job import Offer
 from punctual.scheduling.placement.demand import Demand
 
+Larger = Callable[[str], LargerPool | None]
+"""Returns the pool with further processors as it is now, for a refused job (uid); None: they do not help."""
 TESTS = 24
 """Admission tests that a step may spend on offers."""
 
@@ -37,7 +40,7 @@ class OfferSearches:
         self._demands.clear()
         self._search = self._for = None
 
-    def work(self, test: offers.Test, now: float, *, size: int) -> Iterator[tuple[str, Offer]]:
+    def work(self, test: offers.Test, larger: Larger, now: float, *, size: int) -> Iterator[tuple[str, Offer]]:
         """Spend one step's budget, which shrinks with the plan's ``size`` (placements); yield the offers found.
 
         A search continues under the plan and time it began with. With a plan that changes each second, it would never
@@ -47,7 +50,7 @@ class OfferSearches:
         while self._demands and budget > 0:
             if self._search is None:
                 self._for = next(iter(self._demands))
-                self._search = _search(test, self._demands[self._for], now)
+                self._search = _search(test, larger(self._for), self._demands[self._for], now)
             try:
                 next(self._search)
                 budget -= 1
@@ -58,8 +61,9 @@ class OfferSearches:
                 yield uid, end.value
 
 
-def _search(test: offers.Test, demand: Demand, now: float) -> Generator[None, None, Offer]:
+def _search(test: offers.Test, larger: LargerPool | None, demand: Demand, now: float) -> Generator[None, None, Offer]:
     earliest = yield from offers.earliest_deadline(test, demand, now)
     largest = yield from offers.largest_load(test, demand)
+    further = None if larger is None else (yield from further_processors(larger))
     shown = None if earliest is None else offers.shown(earliest)
-    return Offer(earliest_deadline=shown, valid_until=now + offers.VALID, largest_load=largest)
+    return Offer(shown, now + offers.VALID, largest, further)

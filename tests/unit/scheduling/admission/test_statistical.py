@@ -177,13 +177,14 @@ def test_a_pool_lets_in_by_the_bound_and_says_so():
     assert w.state("in") == ("True", reasons.ADMITTED_STATISTICALLY)
     assert w.state("out")[0] == "False"
     assert w.records["out"].admitted.message == (
-        "with this job, a job would need 0.786 of the pool until its deadline; the bound is 0.5, with 1 job waiting"
+        "with this job, a job would need 0.786 of the pool until its deadline; the bound is 0.5, with 1 job waiting; "
+        "3 more processors would do, for 28s from now"
     )
     w.apply(job("no", units=1, deadline=8.0, theta_cp=0.0))
     w.run(1)
     assert w.records["no"].admitted.message == (
         "running chunks (for 22s at most) and earlier deadlines would leave a job no time at all; the bound is 0.5, "
-        "with 0 jobs waiting"
+        "with 0 jobs waiting; 3 more processors would do, for 5.8s from now"
     )
     w.run_until(lambda w: w.done("in"))
     assert w.met("in")
