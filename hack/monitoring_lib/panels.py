@@ -224,6 +224,12 @@ POOLS = Dashboard(
                     help="0 in pools with fast or statistical admission: a queue promises work without a processor.",
                 ),
                 Panel(
+                    "Processors that refused jobs lacked",
+                    "short",
+                    (Query(_gauge(names.PROCESSORS_WANTED, fold="max"), "{{pool}}"),),
+                    help="The most of all jobs that were refused in the last 10 minutes.",
+                ),
+                Panel(
                     "Time until planned work needs a free processor",
                     "s",
                     (Query(_until(names.FREE_UNTIL), "{{pool}}"),),

@@ -144,6 +144,13 @@ PROCESSORS_RUNNING: Final = Metric(
     "Processors with a pod of a chunk, also those that their node no longer has.",
     ("pool",),
 )
+PROCESSORS_WANTED: Final = Metric(
+    "punctual_processors_wanted",
+    "gauge",
+    "Processors that the pool lacked for a job that it refused in the last 10 minutes (`offer.processors.more`), the "
+    "most of all such jobs. 0: none was refused for lack of processors.",
+    ("pool",),
+)
 PROCESSORS_PROMISED: Final = Metric(
     "punctual_processors_promised",
     "gauge",

@@ -72,6 +72,10 @@ def test_a_refusal_has_its_arithmetic_what_stands_before_it_and_what_would_be_pr
     one(found, r"default/a runs on 3 processors, by plan until 08:01:09Z \(in 59s\)\.")
     one(found, r"A job of another namespace is promised 1 processor from 08:01:0\dZ \(in 5\ds\) to 08:02:1\dZ .*\.")
     one(found, r"Would be promised: spec\.deadlineTime \S+Z \(a new job: spec\.deadline \S+\).* This holds until .*\.")
+    lacking = (
+        r"all of it by the requested deadline with \d more processors from 08:00:00Z \(10s ago\) until \S+Z \(in \S+\)"
+    )
+    one(found, rf"Would be promised: .*, or {lacking}\. This holds until .*\.")
     assert "other/" not in " ".join(found), "no name of another tenant"
 
 

@@ -157,6 +157,16 @@ def plan(
         str | None,
         typer.Option("--at", help="Creation time of the job (RFC 3339). Default: now, or when the state was saved."),
     ] = None,
+    more: Annotated[
+        int,
+        typer.Option(
+            "--add-processors",
+            metavar="N",
+            min=0,
+            max=10_000,
+            help="Answer as if N more processors, all free, joined each pool that a job names.",
+        ),
+    ] = 0,
     output: Annotated[Literal["table", "json"], typer.Option("-o", "--output")] = "table",
 ) -> None:
     """Print the answer that a job would get; apply nothing.
@@ -183,7 +193,7 @@ def plan(
             from punctual.cli import plan_screen  # noqa: PLC0415
             from punctual.cli.plan import plan as answers  # noqa: PLC0415
 
-            found = answers(manifest or file or "-", namespace=namespace, source=source, moment=moment)
+            found = answers(manifest or file or "-", namespace=namespace, source=source, moment=moment, more=more)
     except PunctualError as error:
         print(f"{program.name()}: {error}", file=sys.stderr)
         sys.exit(2)

@@ -89,6 +89,8 @@ class JobAnswer:
     """Units that are assigned when processors become free. No plan states the processors."""
     known: bool = False
     """A job of this name exists. The answer is as if it were deleted first."""
+    more: int = 0
+    """Processors that the pool does not have: the answer is as if they had joined it."""
     unread: Unread | None = None
     """What the answer leaves out. None: nothing."""
     headroom: Headroom | None = None
@@ -118,6 +120,8 @@ class JobAnswer:
             "deadlineTime": format_time(self.job.deadline),
         }
         found |= {field: status[field] for field in ("promise", "offer", "cost") if field in status}
+        if self.more:
+            found["addedProcessors"] = self.more
         if own := [piece for piece in self.pieces if piece.own]:
             found["chunks"] = [_document(piece) for piece in own]
         if self.unread:
@@ -138,9 +142,11 @@ def _document(piece: Piece) -> Json:
 
 
 def plan(
-    file: str, *, namespace: str | None, source: ClusterState | Path, moment: str | None = None
+    file: str, *, namespace: str | None, source: ClusterState | Path, moment: str | None = None, more: int = 0
 ) -> Sequence[JobAnswer]:
     """Answer the jobs of a file. ``source``: the cluster, or a file that its state was saved to.
+
+    ``more``: processors that join each pool first.
 
     Raises PunctualError if the jobs or the state cannot be read.
     """
@@ -157,10 +163,10 @@ def plan(
         bodies = source.tried([body for body in bodies if body.get("kind") == "DivisibleJob"]) or bodies
     asked = jobs(bodies, file, namespace=namespace, now=now)
     if isinstance(source, Path):
-        return list(answers(_saved(source), asked, now=now))
+        return list(answers(_saved(source), asked, now=now, more=more))
     snapshot, namespaces = _fetch(source, asked)
     unread = {job.spec.pool: _unread(snapshot, job.spec.pool, namespaces) for job in asked}
-    return [replace(answer, unread=unread[answer.pool]) for answer in answers(snapshot, asked, now=now)]
+    return [replace(answer, unread=unread[answer.pool]) for answer in answers(snapshot, asked, now=now, more=more)]
 
 
 def _saved(file: Path) -> Snapshot:
@@ -262,8 +268,11 @@ def _unread(snapshot: Snapshot, pool: str, namespaces: tuple[str, ...]) -> Unrea
     return Unread(namespaces, max(0, processors - (status.get("free") or 0) - ours), processors)
 
 
-def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float) -> Iterator[JobAnswer]:
-    """Evaluate one job after the other: a promised job takes its processors from the next ones."""
+def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float, more: int = 0) -> Iterator[JobAnswer]:
+    """Evaluate one job after the other: a promised job takes its processors from the next ones.
+
+    ``more``: processors that join each pool first.
+    """
     pools: dict[str, Pool] = {}
     asked = list(asked)
     names = {(model.metadata.namespace, model.metadata.name) for model in asked}
@@ -274,9 +283,9 @@ def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float
             job = snapshot.job(model)
             yield JobAnswer(job, name, now, pool_missing(None, job, name, epoch=EPOCH, now=now), known=known)
             continue
-        pool = pools.get(name) or snapshot.pool(name, now=now, without=names)
+        pool = pools.get(name) or snapshot.pool(name, now=now, without=names, more=more)
         pools[name] = pool
-        yield ask(pool, snapshot.job(model), name, now=now, known=known)
+        yield replace(ask(pool, snapshot.job(model), name, now=now, known=known), more=more)
 
 
 def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> JobAnswer:

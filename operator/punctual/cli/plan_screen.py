@@ -15,6 +15,7 @@ from punctual.scheduling.model.job import Offer
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import some, span
 from punctual.view.elapsed import clock
+from punctual.view.jobs import LackingProcessors
 
 CHUNKS = 40
 """Rows of the table."""
@@ -71,6 +72,8 @@ def _lines(answer: JobAnswer) -> Iterator[tuple[str, str]]:
         yield from ((line, "dim") for line in _reserves(answer))
     if answer.left:
         yield f"{some(answer.left, 'more unit')} are assigned as processors become free", ""
+    if answer.more:
+        yield f"the answer is as if {some(answer.more, 'more processor')} had joined the pool", "dim"
     if answer.known:
         yield "a job of this name exists: the answer is as if it were deleted first", "dim"
     if unread := answer.unread:
@@ -81,10 +84,11 @@ def _lines(answer: JobAnswer) -> Iterator[tuple[str, str]]:
 
 
 def _offered(found: Offer | None) -> str | None:
-    if found is None or (found.earliest_deadline is None and not found.largest_load):
+    if found is None or (found.earliest_deadline is None and not found.largest_load and not found.processors):
         return None
     deadline = None if found.earliest_deadline is None else format_duration(found.earliest_deadline)
-    return offer(deadline, found.largest_load)
+    lacking = LackingProcessors(*found.processors) if found.processors else None
+    return offer(deadline, found.largest_load, lacking=lacking)
 
 
 def _reserves(answer: JobAnswer) -> Iterator[str]:

@@ -11,8 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from punctual.notation.duration import format_time
 from punctual.view.elapsed import clock
-from punctual.view.jobs import OVER, Board, ChunkView, JobView, State
+from punctual.view.jobs import OVER, Board, ChunkView, JobView, LackingProcessors, State
 
 STYLES: Final[dict[State, str]] = {
     "Waiting": "dim",
@@ -113,18 +114,26 @@ def _why(job: JobView) -> Iterable[Padding]:
     if job.state not in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
         return
     yield _indented(Text(f"{job.reason}: {job.message}", STYLES[job.state], overflow="fold"))
-    if job.offered or job.offer_load:
-        yield _indented(Text(offer(job.offered, job.offer_load, edit=job.offered_time), "yellow"))
+    if job.has_offer:
+        yield _indented(Text(offer_of(job), "yellow"))
 
 
 def _indented(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, 4))
 
 
-def offer(deadline: str | None, load: int | None, *, edit: str | None = None) -> str:
+def offer_of(job: JobView) -> str:
+    """Return what would be promised instead of a job that exists and can be edited."""
+    return offer(job.offered, job.offer_load, edit=job.offered_time, lacking=job.lacking)
+
+
+def offer(
+    deadline: str | None, load: int | None, *, edit: str | None = None, lacking: LackingProcessors | None = None
+) -> str:
     """Return what would be promised instead: a deadline as a job can request it, or a load by the requested deadline.
 
-    ``edit``: that deadline as a moment, for a job that exists and can be edited.
+    ``edit``: that deadline as a moment, for a job that exists and can be edited. ``lacking``: the processors with which
+    the job would be promised as it is.
     """
     parts = []
     if edit:
@@ -133,6 +142,10 @@ def offer(deadline: str | None, load: int | None, *, edit: str | None = None) ->
         parts.append(f"a deadline of {deadline}")
     if load:
         parts.append(f"{load} units by the requested deadline")
+    if lacking:
+        noun = "processor" if lacking.more == 1 else "processors"
+        times = f"from {format_time(round(lacking.start))} until {format_time(round(lacking.until))}"
+        parts.append(f"all of it with {lacking.more} more {noun} {times}")
     return f"would be promised: {', or '.join(parts)}"
 
 
@@ -181,9 +194,9 @@ class Teller:
                 self._progress[job.uid] = (now, job.done)
                 if job.reason:
                     lines.append(headline(job, now))
-            if job.state == "Refused" and (job.offered or job.offer_load) and job.uid not in self._offered:
+            if job.state == "Refused" and job.has_offer and job.uid not in self._offered:
                 self._offered.add(job.uid)
-                lines.append(f"{job.name}: {offer(job.offered, job.offer_load, edit=job.offered_time)}")
+                lines.append(f"{job.name}: {offer_of(job)}")
             at, done = self._progress.get(job.uid, (now, 0))
             if job.state not in OVER and job.done != done and now >= at + OFTEN:
                 self._progress[job.uid] = (now, job.done)

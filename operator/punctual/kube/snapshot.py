@@ -36,10 +36,13 @@ from punctual.profiles.samples import Samples
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import node_with
 from punctual.scheduling.model.resources import Resources
 from punctual.scheduling.pool import Pool
 
 Body = Mapping[str, Any]
+ADDED = "(added)"
+"""Node of the processors that a caller adds: no node of a cluster has such a name."""
 EPOCH = 2**30
 """Not the epoch of a leader: nothing that such a Pool returns is ever written."""
 
@@ -124,10 +127,11 @@ class Snapshot:
             asked, profile=profile.spec if profile else None, learned=learned, refusal=refusal, reservation=group
         )
 
-    def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = ()) -> Pool:
+    def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = (), more: int = 0) -> Pool:
         """Return a Pool with all promises, after it has answered all jobs that were due for an answer.
 
-        ``without`` has jobs (namespace, name) to leave out. Raises PunctualError if the pool cannot be planned from its
+        ``without`` has jobs (namespace, name) to leave out. ``more``: free processors that then join the pool, on a
+        node of their own that is open to all pods. Raises PunctualError if the pool cannot be planned from its
         status.
         """
         model = self._pool(name)
@@ -145,6 +149,8 @@ class Snapshot:
         pool.restore(now, [PoolApplied(spec, record, deleting), *_nodes(status, spec, known), *known])
         open_questions: list[Event] = [*self._promised(name, now), *new]
         settle(pool, now, open_questions)
+        if more:
+            settle(pool, now, [node_with(ADDED, more, spec)])
         return pool
 
     def _load(self, namespace: str, name: str) -> None:

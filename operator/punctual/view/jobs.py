@@ -6,7 +6,7 @@ Times are seconds since 1970, as :mod:`punctual.notation.duration` reads them.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from punctual import reasons
 from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, WORK
@@ -24,6 +24,14 @@ OFFERED: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STAR
 """Refusals that an offer follows: another deadline or load might be accepted."""
 _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
 """The condition that explains a state. Of all others it is Admitted."""
+
+
+class LackingProcessors(NamedTuple):
+    """Processors with which a refused job would have been promised its deadline: absolute times, seconds."""
+
+    more: int
+    start: float
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,8 @@ class JobView:
     reservation: str | None = None
     """The Reservation that it runs in."""
     offer_until: float | None = None
+    lacking: LackingProcessors | None = None
+    """The processors that its pool lacked when it was refused."""
 
     @property
     def end(self) -> float | None:
@@ -110,6 +120,11 @@ class JobView:
     def promised(self) -> bool:
         """Whether the job is promised and waits for its first chunk."""
         return self.state == "Waiting" and self.finish is not None
+
+    @property
+    def has_offer(self) -> bool:
+        """Whether anything would have been promised instead of what was refused."""
+        return bool(self.offered or self.offer_load or self.lacking)
 
     @property
     def kept(self) -> bool:
@@ -193,7 +208,14 @@ def job_of(body: Mapping[str, Any]) -> JobView:
         pilots=len(status.get("pilots") or ()),
         reservation=spec.get("reservation"),
         offer_until=moment(offer.get("validUntilTime")),
+        lacking=_lacking(offer.get("processors")),
     )
+
+
+def _lacking(found: Mapping[str, Any] | None) -> LackingProcessors | None:
+    if not found:
+        return None
+    return LackingProcessors(found["more"], parse_time(found["from"]), parse_time(found["until"]))
 
 
 def _chunk(chunk: Mapping[str, Any]) -> ChunkView:

@@ -159,6 +159,10 @@ def _offered(on: Subject) -> str:
         parts.append(f"spec.deadlineTime {job.offered_time} (a new job: spec.deadline {job.offered})")
     if job.offer_load:
         parts.append(f"{some(job.offer_load, 'unit')} by the requested deadline")
+    if job.lacking:
+        more, start, until = job.lacking
+        lacking = f"{some(more, 'more processor')} from {on.at(start)} until {on.at(until)}"
+        parts.append(f"all of it by the requested deadline with {lacking}")
     if not parts:
         return "No other deadline and no smaller load would be promised."
     if job.offer_until >= on.now:

@@ -132,13 +132,29 @@ def test_a_refusal_tells_its_arithmetic_and_what_would_be_promised(plan):
     assert lines[0] == "default/new would be refused by pool main"
     assert re.fullmatch(
         r"  InfeasibleCapacity: 300 units due in 58s: none of 3 processors is free early enough for one, the first in "
-        r"1m\ds",
+        r"1m\ds; 6 more processors would do, for \d+s from now",
         lines[1],
     )
-    offered = re.fullmatch(r"  would be promised: a deadline of (\S+)", lines[2])[1]
+    offered = re.fullmatch(
+        r"  would be promised: a deadline of (\S+), or all of it with 6 more processors from \S+ until \S+", lines[2]
+    )[1]
     later = manifest(asked(units=300, within=60))
     later["spec"]["deadline"] = offered
     assert plan(found, text=json.dumps(later), now=w.now).exit_code == 0, "what is offered is promised"
+
+
+def test_with_the_processors_that_are_lacking_the_job_would_be_promised_and_with_one_fewer_not(plan):
+    w, found = world(asked("a", units=200, within=100))
+    new = asked(units=300, within=60)
+    lacking = answer(plan(found, new, words=["-o", "json"], now=w.now))["offer"]["processors"]
+    assert lacking["more"] == 6
+    assert w.now - 1 <= parse_time(lacking["from"]) < parse_time(lacking["until"]) <= NOW + 65
+    enough = plan(found, new, words=["--add-processors", "6"], now=w.now)
+    assert enough.exit_code == 0
+    assert "  the answer is as if 6 more processors had joined the pool" in enough.stdout.splitlines()
+    assert "(added)/5" in enough.stdout
+    few = answer(plan(found, new, words=["--add-processors", "5", "-o", "json"], now=w.now))
+    assert (few["admitted"], few["addedProcessors"], few["offer"]["processors"]["more"]) == ("False", 5, 1)
 
 
 def test_the_headroom_in_a_forecast_is_told(plan):

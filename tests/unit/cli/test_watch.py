@@ -168,10 +168,12 @@ def test_the_screen_says_why_not_and_what_instead():
     no = {"Admitted": ("False", "InfeasibleCapacity", "0 of 12 are free")}
     refused = job("clocks", state="Refused", conditions=no,
                   offer={"earliestDeadline": "1m22s", "earliestDeadlineTime": at(142), "largestLoad": 7,
-                         "validUntilTime": at(60)})  # fmt: skip
+                         "validUntilTime": at(60),
+                         "processors": {"more": 3, "from": at(5), "until": at(45)}})  # fmt: skip
     text = shown(refused)
     assert "InfeasibleCapacity: 0 of 12 are free" in text
-    assert f"would be promised: spec.deadlineTime {at(142)}, or 7 units by the requested deadline" in text
+    assert f"would be promised: spec.deadlineTime {at(142)}, or 7 units by the requested deadline, " in text
+    assert f"or all of it with 3 more processors from {at(5)} until {at(45)}" in " ".join(text.split())
 
 
 def test_more_chunks_than_rows_are_counted():

@@ -10,7 +10,7 @@ from rich.text import Text
 from punctual import reasons
 from punctual.cli.cluster import tables
 from punctual.cli.cluster.writes import PROMISED, REFUSED, Submitted
-from punctual.cli.screen import offer
+from punctual.cli.screen import offer_of
 from punctual.notation.duration import format_time
 from punctual.scheduling.model.wording import some, span
 from punctual.view.jobs import JobView
@@ -54,8 +54,8 @@ def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
     if one.answer == PROMISED and job.deadline is not None and job.finish is not None:
         at = format_time(round(job.deadline))
         lines.append((f"the deadline {at} is kept by plan with {span(job.deadline - job.finish)} left", ""))
-    elif one.answer == REFUSED and (job.offered or job.offer_load):
-        lines.append((offer(job.offered, job.offer_load, edit=job.offered_time), "yellow"))
+    elif one.answer == REFUSED and job.has_offer:
+        lines.append((offer_of(job), "yellow"))
     elif one.answer == REFUSED and job.offer_until is not None:
         lines.append(("no other deadline or load would be promised", "yellow"))
     elif one.waits_for_pool:

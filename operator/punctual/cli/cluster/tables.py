@@ -254,11 +254,14 @@ def job_document(job: JobView) -> Json:
     found |= {name: format_time(at) for name, at in times.items() if at is not None}
     if job.slack is not None:
         found["slackSeconds"] = round(job.slack, 3)
-    if job.offered or job.offer_load:
+    if job.has_offer:
         offer = {
             "earliestDeadline": job.offered,
             "earliestDeadlineTime": job.offered_time,
             "largestLoad": job.offer_load,
         }
         found["offer"] = {name: value for name, value in offer.items() if value is not None}
+        if job.lacking:
+            more, start, until = job.lacking
+            found["offer"]["processors"] = {"more": more, "from": format_time(start), "until": format_time(until)}
     return found

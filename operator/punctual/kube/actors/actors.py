@@ -141,7 +141,12 @@ class PoolActors(Actors[PoolCore, Event, PoolExecutor]):
         core, mailbox = self._core(), Mailbox(key_of, merged)
         self.run(pool, core, mailbox, PoolExecutor(pool, self._tools, self._runners, mailbox), restored)
         self._tools.metrics.begin_pool(pool)
-        self._tools.metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._tools.now())))
+
+        def gauges() -> dict[names.Metric, float]:
+            wanted = self._tools.promise_metrics.wanted(pool)
+            return {**_gauges(mailbox, core.view().outlook(self._tools.now())), names.PROCESSORS_WANTED: wanted}
+
+        self._tools.metrics.watch_pool(pool, gauges)
 
     def rewrite(self, pool: str) -> None:
         """Write the status of a pool again: what the Pool does not know of it has changed."""

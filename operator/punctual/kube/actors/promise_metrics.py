@@ -9,6 +9,7 @@ from typing import Final
 
 from punctual import metric_names as names
 from punctual import reasons
+from punctual.kube.actors.wanted_processors import WantedProcessors
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.translate import job_state
 from punctual.kube.metrics import Metrics
@@ -31,6 +32,7 @@ class PromiseMetrics:
         self._seen: dict[str, float] = {}  # jobs without an answer, and when they were first seen
         self._undecided: dict[str, float] = {}  # the same of jobs with an answer that is not written yet
         self._promised: dict[str, float] = {}  # jobs without a chunk, and when they were promised
+        self._wanted = WantedProcessors()
 
     def seen(self, uid: str) -> None:
         """Note that a job is there."""
@@ -59,9 +61,17 @@ class PromiseMetrics:
             self._ended(known, record, promise)
 
     def _offered(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
-        offer, job = record.offer, known.term.job
-        if offer and not before.offer and job and (earliest := offer.earliest_time) is not None:
-            self._metrics.offer_lateness.labels(known.owner.pool).observe(earliest - job.deadline)
+        offer, job, pool = record.offer, known.term.job, known.owner.pool
+        if offer is None or before.offer:
+            return
+        if job and (earliest := offer.earliest_time) is not None:
+            self._metrics.offer_lateness.labels(pool).observe(earliest - job.deadline)
+        if offer.processors:
+            self._wanted.add(pool, self._now(), offer.processors.more)
+
+    def wanted(self, pool: str) -> int:
+        """Return how many more processors a refused job of the last minutes would have needed, at most."""
+        return self._wanted.most(pool, self._now())
 
     def _begun(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
         uid, owner = known.owner.uid, known.owner

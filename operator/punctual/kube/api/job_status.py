@@ -35,6 +35,18 @@ class PromiseStatus(ApiModel):
     """true: it cannot be kept any more, and the job goes on with leftover capacity; OnTrack says why."""
 
 
+class ProcessorsOffer(ApiModel):
+    """The fewest further processors with which the deadline asked for would have been promised."""
+
+    more: Annotated[int, Field(ge=1)]
+    """How many more processors of the pool's size, empty from the answer on, would have been enough: with one fewer the
+    job would be refused. They are counted on a node that takes all pods and is as fast as the fastest."""
+    begin: Annotated[Time, Field(alias="from")]
+    """When the plan with them uses the first of them."""
+    until: Time
+    """When that plan has done with the last of them, other jobs that it moves there included."""
+
+
 class OfferStatus(ApiModel):
     """What could have been promised instead."""
 
@@ -48,6 +60,10 @@ class OfferStatus(ApiModel):
     """Until when the offer stands, if no other job is admitted meanwhile."""
     largest_load: Units
     """How many units would have fit the deadline asked for; 0: none."""
+    processors: ProcessorsOffer | None = None
+    """How many more processors the pool would have needed for the deadline asked for. Absent: no number helps (the
+    start-up alone takes longer, or `processors.max` is too low), more than 64 and than the pool has would be needed, or
+    no deadline was the reason for the refusal."""
 
 
 class CostInForce(ApiModel):

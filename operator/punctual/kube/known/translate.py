@@ -25,7 +25,17 @@ from punctual.profiles.learning import AskedSpeeds, Learned
 from punctual.profiles.samples import ByHand
 from punctual.profiles.samples import cost as profile_cost
 from punctual.scheduling.model.discipline import Discipline
-from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Offer, PilotSample, Promise, Transfers
+from punctual.scheduling.model.job import (
+    Chunk,
+    FurtherProcessors,
+    InputVersion,
+    Job,
+    JobRecord,
+    Offer,
+    PilotSample,
+    Promise,
+    Transfers,
+)
 from punctual.scheduling.model.node_rules import ANY_NODE, Fit
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
@@ -221,7 +231,7 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         )
         if promise
         else None,
-        offer=Offer(offer.earliest_deadline, offer.valid_until_time, offer.largest_load) if offer else None,
+        offer=_to_offer(offer) if offer else None,
         cost=Cost(cost.per_unit, cost.transfer_per_unit, cost.transfer_setup, cost.startup) if cost else None,
         completed=Ranges.of(*((r.begin, r.end) for r in status.completed)),
         failed=Counts(tuple(RangeCount(c.begin, c.end, c.count) for c in status.failed)),
@@ -414,11 +424,20 @@ def _counts(counts: Counts) -> list[Json]:
     return [{"begin": c.begin, "end": c.end, "count": c.times} for c in counts]
 
 
+def _to_offer(offer: api.OfferStatus) -> Offer:
+    more = offer.processors
+    further = FurtherProcessors(more.more, more.begin, more.until) if more else None
+    return Offer(offer.earliest_deadline, offer.valid_until_time, offer.largest_load, further)
+
+
 def _offer(offer: Offer) -> Json:
     made: Json = {"validUntilTime": format_time(offer.valid_until), "largestLoad": offer.largest_load}
     if offer.earliest_deadline is not None and offer.earliest_time is not None:
         made["earliestDeadline"] = format_duration(offer.earliest_deadline)
         made["earliestDeadlineTime"] = format_time(offer.earliest_time)
+    if offer.processors is not None:
+        more, start, until = offer.processors
+        made["processors"] = {"more": more, "from": format_time(start), "until": format_time(until)}
     return made
 
 

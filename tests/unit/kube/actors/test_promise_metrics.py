@@ -10,7 +10,7 @@ from punctual import reasons
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.known.jobs import JobInTerm
 from punctual.kube.metrics import Metrics
-from punctual.scheduling.model.job import JobRecord, Offer, Promise
+from punctual.scheduling.model.job import FurtherProcessors, JobRecord, Offer, Promise
 from punctual.scheduling.model.pool_spec import MissCount, PoolRecord
 from punctual.verdict import Verdict
 
@@ -151,6 +151,30 @@ def test_an_offer_is_later_than_what_was_requested():
     found = Ledger().records(no, no._replace(offer=offer), no._replace(offer=offer)).samples()
     assert found["offer_lateness_seconds_sum", "main"] == 20.0
     assert found["offer_lateness_seconds_count", "main"] == 1
+
+
+def test_the_processors_that_refused_jobs_lacked_are_the_most_of_the_last_minutes():
+    ledger, no = Ledger(), JobRecord(admitted=Verdict("False", reasons.INFEASIBLE_CAPACITY, ""))
+
+    def refused(more):
+        return no._replace(offer=Offer(50.0, 30.0, 4, more and FurtherProcessors(more, 0.0, 40.0)))
+
+    told = []
+    for at, more in (
+        (0.0, 2),
+        (100.0, 5),
+        (200.0, 1),
+        (300.0, 3),
+        (400.0, None),
+        (700.0, None),
+        (701.0, None),
+        (901.0, None),
+    ):
+        ledger.now = at
+        ledger.records(no, refused(more), refused(more)) if more or at == 400.0 else None
+        told.append(ledger.counts.wanted("main"))
+    assert told == [2, 5, 5, 5, 5, 5, 3, 0]
+    assert ledger.counts.wanted("other") == 0
 
 
 def test_open_promises_that_are_forecast_late_are_counted():

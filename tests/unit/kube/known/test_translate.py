@@ -31,7 +31,17 @@ from punctual.kube.known.translate import (
 from punctual.notation.duration import parse_time
 from punctual.profiles.samples import ByHand, Estimates
 from punctual.scheduling.model.discipline import Discipline
-from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Offer, PilotSample, Promise, Transfers
+from punctual.scheduling.model.job import (
+    Chunk,
+    FurtherProcessors,
+    InputVersion,
+    Job,
+    JobRecord,
+    Offer,
+    PilotSample,
+    Promise,
+    Transfers,
+)
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
 from punctual.scheduling.model.resources import Resources
@@ -197,6 +207,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
 times = st.integers(10**15, 4 * 10**15).map(lambda us: us / 1e6)
 spans = st.integers(0, 10**12).map(lambda us: us / 1e6)
 small = st.integers(0, 10**6)
+further = st.builds(FurtherProcessors, st.integers(1, 10**6), times, times)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=40)
 verdicts = st.builds(
     Verdict, st.sampled_from(["True", "False", "Unknown"]), st.sampled_from(["Feasible", "Late"]), words
@@ -259,7 +270,7 @@ records = st.builds(
     failed_condition=maybe() | verdicts,
     spec_applied=maybe() | verdicts,
     promise=maybe() | st.builds(Promise, times, times, spans, st.integers(1, 4096), times),
-    offer=maybe() | st.builds(Offer, maybe() | spans, times, small),
+    offer=maybe() | st.builds(Offer, maybe() | spans, times, small, maybe() | further),
     cost=maybe() | costs,
     completed=st.lists(small, max_size=8).map(ranges),
     failed=st.lists(small, max_size=8).map(counts),
@@ -469,6 +480,15 @@ def test_a_deadline_offered_as_a_moment_leaves_the_time_that_was_tested_until_th
     assert to_record(through_the_server(api.DivisibleJobStatus, {"offer": offer})).offer == record.offer
     none = job_status(JobRecord(offer=Offer(None, 160.0, 0)), JOB, owner=OWNER, transition_times={}, now=100.0)["offer"]
     assert none.keys() == {"validUntilTime", "largestLoad"}
+
+
+def test_an_offer_names_processors_and_one_of_the_release_before_names_none():
+    record = JobRecord(offer=Offer(None, 160.0, 7, FurtherProcessors(3, 120.0, 2520.0)))
+    offer = job_status(record, JOB, owner=OWNER, transition_times={}, now=100.0)["offer"]
+    assert offer["processors"] == {"more": 3, "from": "1970-01-01T00:02:00Z", "until": "1970-01-01T00:42:00Z"}
+    assert to_record(through_the_server(api.DivisibleJobStatus, {"offer": offer})).offer == record.offer
+    del offer["processors"]
+    assert to_record(through_the_server(api.DivisibleJobStatus, {"offer": offer})).offer == Offer(None, 160.0, 7)
 
 
 def test_bytes_that_no_file_has_are_written_as_the_most_a_status_takes():
