@@ -28,6 +28,7 @@ from punctual.kube.api import (
     Pool,
     PoolNode,
     PoolStatus,
+    ProcessorsOffer,
     PromiseStatus,
     Reservation,
     ReservationStatus,
@@ -296,7 +297,11 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
         observed_generation=1,
         promise=PROMISE,
         offer=OfferStatus(
-            earliest_deadline=3000, earliest_deadline_time=NOW + 3060, valid_until_time=NOW, largest_load=10**15
+            earliest_deadline=3000,
+            earliest_deadline_time=NOW + 3060,
+            valid_until_time=NOW,
+            largest_load=10**15,
+            processors=ProcessorsOffer(more=3, begin=NOW, until=NOW + 60),
         ),
         cost=CostInForce(per_unit=1 / 3, startup=2),
         units=UnitCounts(done=5, running=4, total=9),
