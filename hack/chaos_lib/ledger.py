@@ -189,12 +189,13 @@ def _pods(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
     if job.gaps:
         return
     for pod in pods:
+        begin, _ = pod.range
         if pod.born is None:
             continue
         recorded = (
-            chunk.get("pod") == pod.name
+            chunk.get("pod") == pod.name or (pod.of_job and (chunk["begin"], chunk["attempt"]) == (begin, pod.attempt))
             for version, status in job.statuses
-            if version < pod.born
+            if version < pod.born or pod.of_job  # it waited at the gate before it was a chunk's
             for chunk in status.get("chunks") or ()
         )
         if not any(recorded):
@@ -273,8 +274,9 @@ def _outcome(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
 
 
 def _stays(pod: PodSeen) -> bool:
-    """Whether a pod is kept to be read."""
-    return pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded")
+    """Whether a pod is kept to be read, or until its Job goes."""
+    kept = pod.of_job or pod.kind == "Reduce"
+    return pod.phase == "Failed" or (kept and pod.phase == "Succeeded")
 
 
 def _accounts(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:

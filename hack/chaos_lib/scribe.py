@@ -75,6 +75,11 @@ class PodSeen:
         return str((self.body["metadata"].get("labels") or {}).get(JOB_UID_LABEL, ""))
 
     @property
+    def of_job(self) -> bool:
+        """Whether the controller of an ordinary Job has made it."""
+        return any(owner["kind"] == "Job" for owner in self.body["metadata"].get("ownerReferences") or ())
+
+    @property
     def kind(self) -> str:
         """Chunk, Pilot or Reduce."""
         return str(self.body["metadata"]["labels"][KIND_LABEL])

@@ -24,3 +24,17 @@ CPU_MANAGER: Final = f"{GROUP}/cpu-manager"
 """Node label with which an administrator declares the CPU manager policy (``static``). The API does not show it."""
 LEADER_LABEL: Final = f"{GROUP}/leader"
 """Label of the pod of the replica that leads: ``true``."""
+
+# of ordinary Jobs
+
+GATE: Final = f"{GROUP}/chunk"
+"""Scheduling gate of the pods of a Job with a deadline: each waits for its processor."""
+DEADLINE: Final = f"{GROUP}/deadline"
+DEADLINE_TIME: Final = f"{GROUP}/deadline-time"
+COST_PER_UNIT: Final = f"{GROUP}/cost-per-unit"
+PROFILE: Final = f"{GROUP}/profile"
+STATE: Final = f"{GROUP}/state"
+ETA: Final = f"{GROUP}/eta"
+SLACK: Final = f"{GROUP}/slack"
+OFFER: Final = f"{GROUP}/offer"
+MESSAGE: Final = f"{GROUP}/message"

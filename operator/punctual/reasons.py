@@ -25,6 +25,7 @@ RESERVATION_REFUSED: Final = "ReservationRefused"  # the reservation that a job 
 INVALID_SPEC: Final = "InvalidSpec"  # the schema accepted it, the converter did not; the message names the field
 POD_REFUSED: Final = "PodRefused"  # a dry-run create of the chunk pod was refused (quota, LimitRange, Pod Security)
 POD_TOO_LARGE: Final = "PodTooLarge"  # the pods request more than a processor, or what no node has for each processor
+NOT_SUSPENDED: Final = "NotSuspended"  # a Job with a deadline was not created with spec.suspend: true
 ANSWER_DELAYED: Final = "AnswerDelayed"  # a check before the promise, or the Pool, has not answered yet
 SUSPENDED: Final = "Suspended"  # the promise was given up for spec.suspend
 

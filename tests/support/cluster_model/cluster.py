@@ -55,6 +55,10 @@ class Cluster:
         else:
             self._remove(key)
 
+    def wake(self):
+        """Let the scheduler look at its queue: a pod has lost its gates."""
+        self._look = min(self._look, self.now + BIND)
+
     def stop(self, key):
         """Let the kubelet end a pod's containers; its object stays."""
         life = self.lives[key]

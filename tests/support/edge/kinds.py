@@ -49,6 +49,7 @@ KINDS = (
     Kind("Pod", "v1", "pods", has_status=True),
     Kind("Node", "v1", "nodes", namespaced=False, has_status=True),
     Kind("Namespace", "v1", "namespaces", namespaced=False, has_status=True),
+    Kind("Job", "batch/v1", "jobs", has_status=True),
     Kind("ConfigMap", "v1", "configmaps"),
     Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims", has_status=True),
     Kind("PersistentVolume", "v1", "persistentvolumes", namespaced=False, has_status=True),

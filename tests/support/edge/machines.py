@@ -18,6 +18,7 @@ from punctual.labels import BEGIN as BEGIN_NOTE
 from punctual.labels import END as END_NOTE
 from punctual.labels import JOB_UID_LABEL, KIND_LABEL, OFFERED_END
 
+HOSTNAME = "kubernetes.io/hostname"
 POD = BY_RESOURCE["v1", "pods"]
 NODE = BY_RESOURCE["v1", "nodes"]
 NAMESPACE = BY_RESOURCE["v1", "namespaces"]
@@ -43,7 +44,7 @@ class Machines:
     def add_node(self, name, *, cpu, labels):
         """Make a node that is ready, with a device for each CPU."""
         room = {"cpu": cpu, "memory": "64Gi", "pods": "110", DEVICE: cpu}
-        body = {"metadata": {"name": name, "labels": labels}, "spec": {}}
+        body = {"metadata": {"name": name, "labels": {**labels, HOSTNAME: name}}, "spec": {}}
         self._server.answer("POST", NODE.resource, {}, {}, orjson.dumps(body))
         path = f"{NODE.resource}/{name}"
         self._server.set(NODE, path, status={"allocatable": room, "conditions": _ready("True")})
@@ -87,6 +88,14 @@ class Machines:
         if body["status"] != before["status"]:
             self._unwritten[key] = None  # a kubelet's word stands, also where another one was put over it
         ends = "deletionTimestamp" in body["metadata"] and "deletionTimestamp" not in before["metadata"]
+        if body["spec"].get("schedulingGates") != before["spec"].get("schedulingGates"):
+            model = self.cluster.pods[key]
+            model["spec"] = {**model["spec"], "schedulingGates": None, **body["spec"]}
+            for part in ("labels", "annotations"):
+                model["metadata"][part] = body["metadata"].get(part)
+            self.cluster.wake()
+            self._kicked.set()
+            return
         limited = body["spec"].get("activeDeadlineSeconds") != before["spec"].get("activeDeadlineSeconds")
         if gone or ends:
             self.cluster.delete(key)

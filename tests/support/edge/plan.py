@@ -32,7 +32,7 @@ class Act:
 
     def __str__(self):
         lasts = f" for {self.seconds:.1f} s" if self.seconds else ""
-        value = "" if self.value is None or isinstance(self.value, Wish | dict) else f" {self.value}"
+        value = "" if self.value is None or isinstance(self.value, Wish | dict | tuple) else f" {self.value}"
         return f"{self.what} {self.target}{value}{lasts}"
 
 

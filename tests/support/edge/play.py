@@ -16,6 +16,7 @@ from edge.apiserver import ApiServer, Refused
 from edge.applications import Applications
 from edge.faults import LEASE, Faults
 from edge.history import History
+from edge.jobs import JobController
 from edge.link import Network
 from edge.loop import Loop, Process
 from edge.machines import Machines
@@ -53,6 +54,7 @@ class World(Users, Faults):
         self.lines = []
         self.network = Network(self.loop, self.server, random.Random(f"net {seed}"), self.note_write)
         self.machines = Machines(self.loop, self.server, random.Random(f"machines {seed}"))
+        self.jobs = JobController(self.loop, self.server, random.Random(f"jobs {seed}"))
         self.applications = Applications(self.machines, random.Random(f"timers {seed}"))
         self.replicas, self.agents = {}, {}
         self.watches = {}  # by process

@@ -63,6 +63,32 @@ def _made(at, kind, name, spec):
     return Act(at, "make", f"{kind.lower()}s/{name}", value=body)
 
 
+def _batch(at, name, *, completions, parallelism, deadline=200.0, seconds=2.0, code=0, refused=(), **annotations):
+    """Return the act that creates an ordinary Job with a deadline. Each of its pods runs for some seconds."""
+    container = {
+        "name": "main",
+        "image": f"runs:{seconds:g}-{code}",
+        "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
+    }
+    notes = {"punctual.dev/deadline": f"{deadline:.0f}s", "punctual.dev/cost-per-unit": f"{seconds:g}s", **annotations}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": SPACE, "labels": {"punctual.dev/pool": POOL}, "annotations": notes},
+        "spec": {
+            "suspend": True,
+            "completions": completions,
+            "parallelism": parallelism,
+            "completionMode": "Indexed",
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+    wish = Wish(
+        name, "batch", {"spec": {"units": completions}}, "refused" if refused else "done", refused, deadlines=[deadline]
+    )
+    return Act(at, "make batch job", name, value=(body, wish))
+
+
 HELD = (
     Act(0.5, "make pod", "pods/solver", value={
         "metadata": {"name": "solver", "namespace": SPACE, "labels": {"app": "solver"}},
@@ -223,6 +249,23 @@ STORIES = {
         Act(41, "kill agent", "n2", 3),
         Act(60, "edit rate", "solver", 20, "60%"),
         Act(110, "unmake", "targetrates/solver"),
+    ),
+    "an ordinary Job with a deadline": _plan(_batch(5, "nightly", completions=8, parallelism=4)),
+    "ordinary Jobs go on under the next leaders, and when their pods are lost": _plan(
+        _batch(3, "nightly", completions=12, parallelism=4),
+        _batch(4, "hourly", completions=6, parallelism=6, deadline=300),
+        _job(5, "divisible", units=40, deadline=300),
+        Act(9, "kill", "leader", 4),
+        Act(20, "evict"),
+        Act(25, "freeze", "leader", 20),
+        Act(50, "kill agent", "n1", 3),
+        Act(60, "evict"),
+    ),
+    "an ordinary Job that cannot be promised stays suspended": _plan(
+        _batch(3, "hopeless", completions=60, parallelism=2, deadline=20, refused=("InfeasibleCapacity",)),
+    ),
+    "the pods of an ordinary Job fail until its controller gives up": _plan(
+        _batch(3, "broken", completions=3, parallelism=3, code=1, refused=("Suspended",)),
     ),
     "aligned slices stay where they are under the next leaders, and under other agents": _plan(
         *ALIGNED,

@@ -6,6 +6,7 @@ from edge.plan import OURS, POOL, SPACE
 
 IN_SPACE = f"/apis/{OURS}/namespaces/{SPACE}"
 JOBS = f"{IN_SPACE}/divisiblejobs"
+BATCH_JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 POOLS = f"/apis/{OURS}/pools"
 NAMESPACES = "/api/v1/namespaces"
 BLIND = 0.3
@@ -34,6 +35,12 @@ class Users:
 
     def _make(self, act):
         self._ask("POST", f"{IN_SPACE}/{act.target.partition('/')[0]}", act.value)
+
+    def _make_batch_job(self, act):
+        """Create an ordinary Job. ``act.value``: the Job, and the wish for its DivisibleJob."""
+        job, wish = act.value
+        if self._ask("POST", BATCH_JOBS, job):
+            self.wishes[act.target] = dataclasses.replace(wish, deadlines=list(wish.deadlines))
 
     def _make_pod(self, act):
         self._ask("POST", f"{NAMESPACES}/{SPACE}/pods", act.value)

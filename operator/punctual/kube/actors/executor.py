@@ -82,7 +82,7 @@ class PoolExecutor:
             case CreateChunk():
                 self._start(action)
             case EndPod(uid=uid) | StopPod(uid=uid):
-                for operation in self._runners.runner_of(tools.caches.pods.job_of(uid)).end(action):
+                for operation in self._runners.runner_of_pod(uid).end(action):
                     tools.writer.submit(self._key_of(uid), operation)
             case OfferEnd(namespace, name, uid, end):
                 path = PODS.path(namespace=namespace, name=name)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from punctual.kube.actors.created_pods import CreatedPods
+from punctual.kube.actors.gated_pods import GatedPods
 from punctual.kube.actors.tools import Tools
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.known.jobs import KnownJob
@@ -39,8 +40,16 @@ class Runners:
     """The runners of a term. Here alone it is decided which of them a job has."""
 
     def __init__(self, tools: Tools, gate: AdmissionGate) -> None:
+        self._jobs = tools.directory.jobs
+        self._pods = tools.caches.pods
         self._created = CreatedPods(tools, gate)
+        self.gated = GatedPods(tools)
 
-    def runner_of(self, job: str | None) -> Runner:  # noqa: ARG002  all jobs have the same
-        """Return the runner of a job (uid). None: one that is not known, with a pod that is to be ended."""
-        return self._created
+    def runner_of(self, job: str) -> Runner:
+        """Return the runner of a job (uid)."""
+        known = self._jobs.get(job)
+        return self.gated if known is not None and known.owner.batch else self._created
+
+    def runner_of_pod(self, pod: str) -> Runner:
+        """Return the runner of a pod (uid) that is to be ended. Its job may be gone."""
+        return self.gated if self._pods.is_of_batch(pod) else self._created

@@ -59,6 +59,15 @@ class ProcessorBounds(ApiModel):
     """At most so many, such as the number of readers that a data base stands. Default: no limit but the pool's."""
 
 
+class JobRef(ApiModel):
+    """A Job of the namespace."""
+
+    name: ObjectName
+    """Its name."""
+    uid: Annotated[str, Field(min_length=1, max_length=63)]
+    """Its uid: a Job that is created again under the name is another one."""
+
+
 class Reduce(ApiModel):
     """A last pod that puts the chunks' results together."""
 
@@ -107,6 +116,13 @@ _FIXED: Final = (
         "class cannot change: create another job",
         None,
         field="spec.class",
+    ),
+    SchemaRule(
+        "has(self.spec.jobRef) == has(oldSelf.spec.jobRef) && "
+        "(!has(self.spec.jobRef) || self.spec.jobRef == oldSelf.spec.jobRef)",
+        "jobRef cannot change: create another job",
+        None,
+        field="spec.jobRef",
     ),
     _fixed_once_promised("units", "the plan counts them"),
     _fixed_once_promised("pool", "the promise is that pool's"),
@@ -166,6 +182,12 @@ class DivisibleJobSpec(ApiModel):
             field="cost",
         ),
         *(_not_for_guests(*field) for field in _NOT_FOR_GUESTS),
+        SchemaRule(
+            "!has(self.jobRef) || (self.class != 'Guest' && !has(self.reduce) && !has(self.input))",
+            "the pods of a Job have neither a reduce step nor an input step, and are no guests: leave jobRef out",
+            lambda self: self.job_ref is None or (self.class_ != "Guest" and not self.reduce and not self.input),
+            field="jobRef",
+        ),
     )
 
     pool: ObjectName
@@ -233,6 +255,10 @@ class DivisibleJobSpec(ApiModel):
     PUNCTUAL_END (one past the last); units done so far are written to the file PUNCTUAL_DIR/progress. Required.
     Example: `{spec: {containers: [{name: main, image: work:1, args: ["--from=$(PUNCTUAL_BEGIN)",
     "--to=$(PUNCTUAL_END)"]}]}}`."""
+    job_ref: JobRef | None = None
+    """The Job with the pods of this job: `{name: nightly, uid: …}`. The operator sets it for a Job with a deadline
+    (docs/jobs.md). Each unit is one of its completions, done by one of its pods, which the operator lets start. It
+    cannot be changed. Default: the operator creates the pods."""
     input: Input | None = None
     """What a chunk must fetch before it begins: `{http: {url: https://example.com/data.csv}, cut: Lines}`. A step
     before the template's containers waits for its turn (see the Pool's `network`), fetches the chunk's share and no

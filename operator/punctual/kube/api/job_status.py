@@ -119,7 +119,7 @@ class ChunkRecord(UnitRange):
     """Chunk: a part of the work. Pilot: a part that measures the cost. Reduce: the pod after the last chunk, as
     one unit behind the last. Guest: a part of a job of class Guest."""
     pod: Annotated[str, Field(max_length=253)] | None = None
-    """Name of its pod."""
+    """Name of its pod. Absent where a Job's controller names it (`spec.jobRef`): the pod carries the chunk's labels."""
     created_time: Time
     """When it was decided."""
     promised_end: Time

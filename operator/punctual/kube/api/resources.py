@@ -32,6 +32,7 @@ PROFILES: Final = Resource(API_VERSION, "profiles")
 RESERVATIONS: Final = Resource(API_VERSION, "reservations")
 TARGET_RATES: Final = Resource(API_VERSION, "targetrates")
 
+BATCH_JOBS = Resource("batch/v1", "jobs")
 CONFIG_MAPS = Resource("v1", "configmaps")
 NODES = Resource("v1", "nodes")
 PODS = Resource("v1", "pods")

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from punctual.kube.api.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
+from punctual.kube.api.resources import BATCH_JOBS, CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
 from punctual.kube.cluster.application_pods import ApplicationPods
+from punctual.kube.cluster.batch_jobs import BatchJob, BatchJobs, project_job
 from punctual.kube.cluster.chunk_pods import ChunkPods, SeenPod, see_pod
 from punctual.kube.cluster.claims import Claims, project_claim, project_class, project_volume
 from punctual.kube.cluster.client import ApiClient, Json
@@ -84,6 +85,7 @@ class Caches(StoreListener):
         self.pods = ChunkPods()
         self.applications = ApplicationPods()
         self.claims = Claims(self._on_claim_change)
+        self.batch = BatchJobs()
         self._bound: dict[str, ForeignPod] = {}  # what pods take of their nodes, by key
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
@@ -94,6 +96,7 @@ class Caches(StoreListener):
                 on_change=self._on_pod_change,
             ),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
+            Informer(client, BATCH_JOBS.path(), project=project_job, on_change=self._on_batch_change),
             *(
                 Informer(client, resource.path(), project=project, on_change=_told(observe))
                 for resource, project, observe in (
@@ -221,8 +224,14 @@ class Caches(StoreListener):
     def _on_claim_change(self, namespace: str, name: str) -> None:
         self._signal("claim", f"{namespace}/{name}")
 
+    def _on_batch_change(self, change: Change, key: str, job: BatchJob) -> None:
+        self.batch.observe(job, gone=change == "DELETED")
+        self._signal("batch", key)
+
     def _on_pod_change(self, change: Change, key: str, pod: SeenPod) -> None:
         self.pods.unclaim(key)
+        if job := self.batch.observe_pod(key, None if change == "DELETED" else pod.gated):
+            self._signal("gated", job)
         namespace = self.applications.observe(key, None if change == "DELETED" else pod.application)
         if namespace:
             self._signal("pods", namespace)
@@ -232,7 +241,7 @@ class Caches(StoreListener):
             return
         if before := self.placeholders.get(key):  # its label was removed
             self._keep(key, before, gone=True)
-        ours = pod.claim if pod.claim and self._is_ours(key, pod.claim) else None
+        ours = pod.claim if pod.claim and self._is_ours(key, pod.claim, pod.batch) else None
         if ours is None:
             if key in self.pods.by_key:  # its job disowned it
                 self._forget(key)
@@ -240,7 +249,7 @@ class Caches(StoreListener):
             if change != "DELETED" and pod.claim and pod.claim.job not in self.directory.jobs:
                 self.pods.claim(key, pod.claim.job, pod)
             return
-        self.pods.remember(key, ours)
+        self.pods.remember(key, ours, pod.batch)
         # also of a pod that is gone: its result may come with its deletion
         self._say(key, ours.job, ours)
         if change == "DELETED":
@@ -257,11 +266,11 @@ class Caches(StoreListener):
         if self.listener:
             self.listener.placeholder(key, seen, gone=gone)
 
-    def _is_ours(self, key: str, claim: PodObserved) -> bool:
+    def _is_ours(self, key: str, claim: PodObserved, batch: str) -> bool:
         known = self.directory.jobs.get(claim.job)
         if known is not None and known.guest != (claim.kind == "Guest"):
             return False
-        return self.pods.is_ours(key, claim, known.owner if known else None)
+        return self.pods.is_ours(key, claim, known.owner if known else None, batch)
 
     # what stores tell
 

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from punctual.kube.cluster.application_pods import ApplicationPod, application_pod
+from punctual.kube.cluster.batch_jobs import GatedPod, project_gated
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.placeholder_pod import Placeholder, placeholder
-from punctual.kube.cluster.pods import ForeignPod, foreign_pod, project_pod
+from punctual.kube.cluster.pods import ForeignPod, foreign_pod, job_behind, project_pod
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.pod_names import is_chunk_of
 from punctual.scheduling.model.events import PodObserved
@@ -32,15 +33,21 @@ class SeenPod(NamedTuple):
     """Its state, if it is a placeholder."""
     application: ApplicationPod | None = None
     """Its state, if it is a user's own pod on a node."""
+    batch: str = ""
+    """Uid of the Job that it claims to be of, beside ours."""
+    gated: GatedPod | None = None
+    """Its state, if it waits at the gate."""
 
 
 def see_pod(body: Json, namespace: str) -> SeenPod | None:
     """Return what is kept of a pod's body. ``namespace`` is that of placeholders. None: the pod is of no interest."""
     if found := placeholder(body, namespace):
         return SeenPod(None, None, found)
+    if gated := project_gated(body):
+        return SeenPod(None, None, gated=gated)
     pod = project_pod(body)
     if isinstance(pod, PodObserved):
-        return SeenPod(pod, foreign_pod(body, requests=pod.requests))
+        return SeenPod(pod, foreign_pod(body, requests=pod.requests), batch=job_behind(body))
     return (
         SeenPod(None, pod, application=application_pod(body, node=pod.node, request=pod.requests.cpu)) if pod else None
     )
@@ -54,6 +61,7 @@ class ChunkPods:
         self._of_job: dict[str, dict[str, None]] = {}  # their keys, by job
         self._on_node: dict[str, dict[str, None]] = {}  # their uids, by node
         self._jobs: dict[str, str] = {}  # their jobs, by uid
+        self._of_batch: set[str] = set()  # those that the controller of a Job has created, by uid
         self._claims: dict[str, dict[str, SeenPod]] = {}  # pods that claim an unknown job, by job and key
         self._claimed: dict[str, str] = {}  # the claimed job, by key
         self._expected: dict[str, Owner] = {}  # pods of deleted jobs that the term asked for, by key
@@ -74,20 +82,30 @@ class ChunkPods:
         """Return the uids of the chunk pods on a node."""
         return self._on_node.get(node, {})
 
-    def is_ours(self, key: str, claim: PodObserved, job: Owner | None) -> bool:
+    def is_ours(self, key: str, claim: PodObserved, job: Owner | None, batch: str = "") -> bool:
         """Return whether a pod belongs to a job, belonged to one before its deletion, or was expected of one.
 
-        ``job`` is the job that it claims, if it is known.
+        ``job`` is the job that it claims, if it is known. ``batch``: uid of the Job that made it.
         """
         owner = job or self._expected.get(key)
         if owner is not None and owner.uid == claim.job:
-            return is_chunk_of(owner, claim)
+            return (
+                owner.namespace == claim.namespace and owner.batch == batch
+                if owner.batch
+                else is_chunk_of(owner, claim)
+            )
         before = self.by_key.get(key)
         return before is not None and (before.uid, before.job) == (claim.uid, claim.job)
 
-    def remember(self, key: str, pod: PodObserved) -> None:
-        """Record the present state of a chunk pod."""
+    def is_of_batch(self, pod: str) -> bool:
+        """Return whether the controller of a Job has created a chunk pod (uid)."""
+        return pod in self._of_batch
+
+    def remember(self, key: str, pod: PodObserved, batch: str = "") -> None:
+        """Record the present state of a chunk pod. ``batch``: uid of the Job that it is of."""
         self._take_out(key)
+        if batch:
+            self._of_batch.add(pod.uid)
         self.by_key[key] = pod
         self._of_job.setdefault(pod.job, {})[key] = None
         self._expected.pop(key, None)
@@ -100,6 +118,7 @@ class ChunkPods:
         pod = self.by_key[key]
         self._take_out(key)
         self._jobs.pop(pod.uid, None)
+        self._of_batch.discard(pod.uid)
         there = self._on_node.get(pod.node, {})
         there.pop(pod.uid, None)
         if not there:

@@ -20,6 +20,9 @@ from punctual.scheduling.model.resources import Resources
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
 """Node label of the class. Nodes of one class count as equally fast."""
 
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""Node label by which pods name a node. It need not be the node's name."""
+
 _REFUSING = ("NoSchedule", "NoExecute")
 
 Selects = Callable[[Mapping[str, str]], bool]
@@ -183,6 +186,11 @@ class Inventory:
         """Return the CPUs of a node. None: they are not known."""
         known = self._nodes.get(node)
         return (known and known.cpus) or None
+
+    def hostname(self, node: str) -> str:
+        """Return the label by which pods name a node."""
+        known = self._nodes.get(node)
+        return known.labels.get(HOSTNAME, node) if known else node
 
     def class_of(self, node: str) -> str:
         """Return the class of a node. Empty: it has none, or is gone."""

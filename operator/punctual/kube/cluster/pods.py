@@ -54,9 +54,15 @@ def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
     meta = body["metadata"]
     uid = (meta.get("labels") or {}).get(JOB_UID_LABEL)
     # the claim proves nothing, because anyone with the right to create pods can write it (`is_chunk_of`)
-    if uid and any(o.get("uid") == uid for o in meta.get("ownerReferences") or ()):
+    if uid and any(o.get("uid") == uid or o.get("kind") == "Job" for o in meta.get("ownerReferences") or ()):
         return _ours(meta, body["spec"], body.get("status") or {}, uid)
     return foreign_pod(body)
+
+
+def job_behind(body: Mapping[str, Any]) -> str:
+    """Return the uid of the Job that a pod was made for by its controller. Empty: there is none."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((str(o["uid"]) for o in owners if o.get("controller") and o.get("kind") == "Job"), "")
 
 
 def _int(text: str | None) -> int:
@@ -85,6 +91,8 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     if not status.get("reason"):
         message, said = message or said, ""
     outcome = _outcome(phase, state.get("terminated"), from_outside=from_outside)
+    if "Succeeded" in {outcome, phase} and any(o.get("kind") == "Job" for o in meta.get("ownerReferences") or ()):
+        message = ""  # what a pod of an ordinary Job leaves is no result of a range
     helpers = _helpers(work, found) if outcome else ()
     if phase not in OVER and all(helper.exit_code is not None for helper in helpers):
         outcome = None  # nothing keeps the pod: its phase follows at once, and people see a pod that runs until then

@@ -30,6 +30,8 @@ class Owner(NamedTuple):
     name: str
     pool: str
     units: int
+    batch: str = ""
+    """Uid of the Job with its pods. Empty: the operator creates them."""
 
 
 @dataclass(slots=True)
@@ -119,10 +121,19 @@ class JobStore(Store[KnownJob]):
     def __init__(self, listener: StoreListener) -> None:
         super().__init__(JOBS, listener)
         self._inside: dict[tuple[str, str], dict[str, KnownJob]] = {}  # jobs that name a reservation, by that and uid
+        self._of_batch: dict[str, KnownJob] = {}  # jobs with the pods of a Job, by its uid
 
     def of_pool(self, pool: str) -> Iterator[KnownJob]:
         """Return the jobs that ask for a pool."""
         return (j for j in list(self.values()) if j.owner.pool == pool)
+
+    def of_batch(self, uid: str) -> KnownJob | None:
+        """Return the job with the pods of a Job (uid)."""
+        return self._of_batch.get(uid)
+
+    def of_batches(self) -> Iterator[KnownJob]:
+        """Return all such jobs."""
+        return iter(self._of_batch.values())
 
     def inside(self, namespace: str, reservation: str) -> list[KnownJob]:
         """Return the jobs that name a reservation."""
@@ -133,11 +144,15 @@ class JobStore(Store[KnownJob]):
         known = super().forget(uid)
         if known is not None:
             self._leave_reservation(known)
+            if self._of_batch.get(known.owner.batch) is known:
+                del self._of_batch[known.owner.batch]
         return known
 
     def _add(self, made: KnownJob) -> bool:
         super()._add(made)
         self._join_reservation(made)
+        if made.owner.batch:
+            self._of_batch[made.owner.batch] = made
         self._listener.job_is_new(made.uid)
         return True
 
@@ -187,13 +202,14 @@ class JobStore(Store[KnownJob]):
 
 def _owner(body: Body) -> Owner:
     meta, spec = body["metadata"], body.get("spec") or {}
-    units = spec.get("units")
+    units, ref = spec.get("units"), spec.get("jobRef")
     return Owner(
         meta["uid"],
         sys.intern(meta["namespace"]),
         meta["name"],
         sys.intern(str(spec.get("pool"))),
         units if isinstance(units, int) else 0,
+        str(ref.get("uid", "")) if isinstance(ref, dict) else "",
     )
 
 

@@ -30,10 +30,11 @@ class Signal(NamedTuple):
     """Something has changed that may concern objects of any kind: each kind knows which of its own."""
 
     kind: str
-    """What has changed: "job", "pool", "nodes" (of a pool), "profile", "reservation", "namespace", "claim", or "pods"
-    (of users)."""
+    """What has changed: "job", "pool", "nodes" (of a pool), "profile", "reservation", "namespace", "claim", "pods"
+    (of users), "batch" (a Job), "gated" (pods of a Job at the gate), or "answer" (the status of a job)."""
     key: str
-    """Uid of a job; name of a pool or namespace; namespace of pods; "namespace/name" of the others."""
+    """Uid of a job, also of an answer, and of the Job of pods at the gate; name of a pool or namespace; namespace of
+    pods; "namespace/name" of the others."""
 
 
 @dataclass(slots=True)

@@ -124,6 +124,7 @@ def to_job(
         pod_limit=spec.template.spec.active_deadline_seconds,
         reduce_limit=spec.reduce.template.spec.active_deadline_seconds if spec.reduce else None,
         fetches=spec.input is not None,
+        unit_pods=spec.job_ref is not None,
         ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
         rules=fit.rules if fit else ANY_NODE,
         refusal=refusal,
@@ -448,7 +449,7 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
         "node": chunk.node,
         "attempt": chunk.attempt,
         "kind": chunk.kind,
-        "pod": pod_name(owner, chunk),
+        **({} if owner.batch else {"pod": pod_name(owner, chunk)}),
         "createdTime": format_time(chunk.created),
         "promisedEnd": format_time(chunk.promised_end),
     }

@@ -7,7 +7,7 @@ loop returns. Kinds earlier in the order come first.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -23,6 +23,24 @@ from punctual.kube.writes.writer import Writer
 log = structlog.get_logger(__name__)
 
 
+class Follower(Protocol):
+    """Does what follows for objects of a kind that is not Punctual's. It decides nothing, and stores nothing."""
+
+    resource: Resource
+
+    def begin(self) -> None:
+        """Begin: the takeover is done."""
+
+    def hear(self, signal: Signal) -> None:
+        """Take in a change."""
+
+    def tend(self) -> None:
+        """Do what is due every two seconds."""
+
+    def wrote(self, outcome: Outcome) -> None:
+        """Take in the outcome of an operation on such an object."""
+
+
 class Kinds:
     """The kinds of a term."""
 
@@ -31,13 +49,14 @@ class Kinds:
         self._writer = writer
         self._life = life
         self._kinds: tuple[Kind[Any], ...] = ()
+        self._followers: tuple[Follower, ...] = ()
         self._dirty: dict[Kind[Any], dict[str, Known]] = {}  # objects to be considered, by kind and uid
         self._batch: dict[Kind[Any], dict[str, Known]] = {}  # those to be considered with the next tick
         self._busy = False
 
-    def order(self, kinds: Sequence[Kind[Any]]) -> None:
-        """Set the kinds, in the order in which they are taken over and considered."""
-        self._kinds = tuple(kinds)
+    def order(self, kinds: Sequence[Kind[Any]], followers: Sequence[Follower] = ()) -> None:
+        """Set the kinds, in the order in which they are taken over and considered, and what follows them."""
+        self._kinds, self._followers = tuple(kinds), tuple(followers)
         self._dirty = {kind: {} for kind in kinds}
         self._batch = {kind: {} for kind in kinds if kind.batched}
 
@@ -53,6 +72,8 @@ class Kinds:
             self._drain()
             if any(known.term.aside is not None for known in kind.store.values()):
                 self._life.spawn(self._read_aside(kind))
+        for follower in self._followers:
+            follower.begin()
 
     def tick(self) -> None:
         """Do what is due four times a second."""
@@ -68,6 +89,8 @@ class Kinds:
         for kind in self._kinds:
             self._mark(kind, kind.tend())
         self._drain()
+        for follower in self._followers:
+            follower.tend()
 
     def retire(self) -> None:
         """Submit what is to be written at the end of the term."""
@@ -101,6 +124,8 @@ class Kinds:
             else:
                 self._mark(one, touched)
         self._drain()
+        for follower in self._followers:
+            follower.hear(Signal(kind, key))
 
     def recorded(self, pool: str) -> list[Any]:
         """Return what is on record for a Pool (name) that starts."""
@@ -136,6 +161,9 @@ class Kinds:
             if kind.store.resource is outcome.key.resource:
                 kind.wrote(outcome)
         self._drain()
+        for follower in self._followers:
+            if follower.resource is outcome.key.resource:
+                follower.wrote(outcome)
 
     # the loop
 

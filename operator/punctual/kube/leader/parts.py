@@ -25,6 +25,7 @@ from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.events import EventRecorder
 from punctual.kube.cluster.pod_manifest import IMAGE
 from punctual.kube.gate.admission_gate import AdmissionGate
+from punctual.kube.kinds.batch.batch import OrdinaryJobs
 from punctual.kube.kinds.jobs.jobs import Jobs
 from punctual.kube.kinds.pools.pools import Pools
 from punctual.kube.kinds.profiles.profiles import Profiles
@@ -102,7 +103,8 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
             Reservations(tools, actors),
             rates,
             Jobs(tools, fence, gate, runners, actors=actors, guests=guests, pods=pods),
-        )
+        ),
+        (OrdinaryJobs(tools, runners.gated),),
     )
     return Parts(
         tools=tools,

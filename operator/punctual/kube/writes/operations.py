@@ -15,6 +15,7 @@ from punctual import errors
 from punctual.kube.api.resources import PODS, Resource
 from punctual.kube.known.oversize import PATIENCE
 from punctual.kube.writes.keys import Key
+from punctual.scheduling.model.job import Chunk
 
 if TYPE_CHECKING:  # these values are also made where no client is installed
     from punctual.kube.cluster.client import ApiClient
@@ -71,6 +72,30 @@ class CreatePod:
     def pod(self) -> str:
         """Its namespace and name."""
         return f"{self.namespace}/{self.body['metadata']['name']}"
+
+
+@dataclass(frozen=True, slots=True)
+class StartPod:
+    """Let a pod that waits at the gate start as a chunk: a merge patch of this pod (``metadata.uid``) and no other."""
+
+    path: str
+    body: Json
+    chunk: Chunk
+
+    @property
+    def pod(self) -> str:
+        """Its uid."""
+        uid: str = self.body["metadata"]["uid"]
+        return uid
+
+
+@dataclass(frozen=True, slots=True)
+class CreateObject:
+    """Create an object of the body's name. Another one of this name is left alone (``conflict``)."""
+
+    path: str
+    """Of the collection."""
+    body: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +171,17 @@ class DeleteObject:
 
 
 Operation = (
-    PutStatus | CreatePod | DeletePod | LimitPod | Annotate | ApplyConfigMap | AddToConfigMap | Patch | DeleteObject
+    PutStatus
+    | CreatePod
+    | StartPod
+    | CreateObject
+    | DeletePod
+    | LimitPod
+    | Annotate
+    | ApplyConfigMap
+    | AddToConfigMap
+    | Patch
+    | DeleteObject
 )
 
 
@@ -187,7 +222,9 @@ def replace_list(path: str, there: Sequence[Any], wanted: Sequence[Any]) -> list
     return [test, {"op": "add", "path": path, "value": list(wanted)}]
 
 
-async def perform(client: ApiClient, key: Key, operation: Operation, *, version: str = "") -> Outcome:
+async def perform(  # noqa: PLR0911  one for each result
+    client: ApiClient, key: Key, operation: Operation, *, version: str = ""
+) -> Outcome:
     """Try once. Raises Fenced if a newer leader wrote the object, another ClusterError if a later try may help.
 
     ``version`` is the resource version at which the object of a PutStatus was last seen, if known.
@@ -198,6 +235,8 @@ async def perform(client: ApiClient, key: Key, operation: Operation, *, version:
                 return await _create_pod(client, key, operation)
             case AddToConfigMap():
                 return await _add(client, key, operation)
+            case CreateObject():
+                return await _create(client, key, operation)
             case PutStatus():
                 body = await _put_status(client, operation, version)
             case _:
@@ -210,7 +249,7 @@ async def perform(client: ApiClient, key: Key, operation: Operation, *, version:
         raise
     except errors.Forbidden as error:
         # a quota or a policy may last for ever, and the job's statuses wait behind it
-        if isinstance(operation, ApplyConfigMap | AddToConfigMap) or (
+        if isinstance(operation, ApplyConfigMap | AddToConfigMap | StartPod | CreateObject) or (
             isinstance(operation, Patch) and operation.refusable
         ):
             return Outcome(key, operation, "refused", str(error))
@@ -246,11 +285,13 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str, *, 
 
 
 async def _write(  # noqa: PLR0911  one arm for each kind
-    client: ApiClient, operation: ApplyConfigMap | DeletePod | LimitPod | DeleteObject | Annotate | Patch
+    client: ApiClient, operation: ApplyConfigMap | StartPod | DeletePod | LimitPod | DeleteObject | Annotate | Patch
 ) -> Json:
     match operation:
         case ApplyConfigMap(path, body):
             return await client.apply(path, body, field_manager=FIELD_MANAGER)
+        case StartPod(path, body):
+            return await client.patch_merge(path, body, field_manager=FIELD_MANAGER)
         case DeletePod(namespace, name, uid, grace):
             return await client.delete(PODS.path(namespace=namespace, name=name), uid=uid, grace=grace)
         case LimitPod(path, uid):
@@ -299,6 +340,14 @@ async def _add(client: ApiClient, key: Key, operation: AddToConfigMap) -> Outcom
 
 async def _patch(client: ApiClient, path: str, patch: list[Json]) -> Json:
     return await client.patch_json(path, patch, field_manager=FIELD_MANAGER)
+
+
+async def _create(client: ApiClient, key: Key, operation: CreateObject) -> Outcome:
+    try:
+        body = await client.create(operation.path, operation.body, field_manager=FIELD_MANAGER)
+    except errors.AlreadyExists as error:
+        return Outcome(key, operation, "conflict", str(error))
+    return Outcome(key, operation, "done", body=body)
 
 
 async def _create_pod(client: ApiClient, key: Key, operation: CreatePod) -> Outcome:

@@ -35,7 +35,7 @@ from punctual import errors
 from punctual.kube.cluster.client import RIGHTS, ApiClient
 from punctual.kube.writes.expected_pods import ExpectedPods
 from punctual.kube.writes.keys import Key
-from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
+from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, StartPod, perform
 from punctual.kube.writes.write_queues import Entry, KeyQueue, WriteQueues, is_slow
 from punctual.kube.writes.written_statuses import WrittenStatuses, digest_of
 
@@ -289,11 +289,14 @@ class Writer:
         """Remove the creates that a refused status was to record. Those behind the next status have another record."""
         kinds = [type(entry.operation) for entry in queue.entries]
         until = kinds.index(PutStatus) if PutStatus in kinds else len(kinds)
-        creates = [entry.operation for entry in queue.entries[:until] if isinstance(entry.operation, CreatePod)]
-        queue.entries[:until] = [e for e in queue.entries[:until] if not isinstance(e.operation, CreatePod)]
-        for create in creates:
-            self.observed(create.pod)
-        return [Outcome(queue.key, c, "refused", "the status that was to record it was refused") for c in creates]
+        starts = [
+            entry.operation for entry in queue.entries[:until] if isinstance(entry.operation, CreatePod | StartPod)
+        ]
+        queue.entries[:until] = [e for e in queue.entries[:until] if not isinstance(e.operation, CreatePod | StartPod)]
+        for start in starts:
+            if isinstance(start, CreatePod):
+                self.observed(start.pod)
+        return [Outcome(queue.key, s, "refused", "the status that was to record it was refused") for s in starts]
 
     def _tell(self, outcome: Outcome) -> None:
         self._owner.finished(outcome)

@@ -31,7 +31,7 @@ from punctual.kube.known.translate import to_record, undecided, without_decision
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.kind import Kind
 from punctual.kube.writes.keys import Key
-from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch
+from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, StartPod
 from punctual.scheduling.chunks import ledger
 from punctual.scheduling.model.events import JobApplied, JobDeleted
 from punctual.scheduling.model.job import Job, JobRecord
@@ -222,6 +222,7 @@ class Jobs(Kind[KnownJob]):
         uid, tools, pool = known.uid, self._tools, known.term.pool
         known.term.aside = None
         self._gate.forget(uid)
+        self._runners.gated.forget(uid)
         tools.caches.pods.expect(known.owner, tools.writer.forget(Key(JOBS, uid)))
         self._actors.settled(Key(JOBS, uid))
         self._guests.settled(Key(JOBS, uid))
@@ -244,12 +245,14 @@ class Jobs(Kind[KnownJob]):
     def written(self, known: KnownJob, status: Json) -> None:
         """Take in that a job's status was written: its first decision is visible."""
         self._tools.promise_metrics.written(known.uid)
+        if known.owner.batch:
+            self._tools.kinds.signal("answer", known.uid)
 
     def wrote(self, outcome: Outcome) -> None:
         """Take in what became of a pod or of a result."""
         uid = outcome.key.name
         match outcome.operation:
-            case CreatePod():
+            case CreatePod() | StartPod():
                 for event in self._runners.runner_of(uid).settled(outcome):
                     self._pods.changed(uid, event)
             case ApplyConfigMap() | Patch() if outcome.result != "done":

@@ -1,0 +1,1 @@
+"""Ordinary Jobs with a deadline: what the operator makes of them, and what it tells them."""

@@ -1,0 +1,168 @@
+"""The ordinary Jobs of a term: each with a deadline has a DivisibleJob, which holds its promise.
+
+A Job is looked at after each change of it, and of its DivisibleJob. What is done follows from these two alone, so
+nothing is remembered, and a new leader goes on. The Job's controller creates its pods, and counts its failures.
+"""
+
+import math
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from punctual import reasons
+from punctual.kube.actors.gated_pods import GatedPods
+from punctual.kube.actors.tools import Tools
+from punctual.kube.api.resources import BATCH_JOBS, JOBS
+from punctual.kube.cluster.batch_jobs import SAID, BatchJob
+from punctual.kube.cluster.events import Regarding
+from punctual.kube.kinds.batch.contract import divisible_job, edited, opened, opening, refusal
+from punctual.kube.known.jobs import KnownJob
+from punctual.kube.known.store import Signal
+from punctual.kube.known.translate import explanation, job_state
+from punctual.kube.writes.keys import Key
+from punctual.kube.writes.operations import Annotate, CreateObject, Outcome, Patch
+from punctual.labels import ETA, MESSAGE, OFFER, SLACK, STATE
+from punctual.notation.duration import format_duration, format_time
+from punctual.scheduling.model.job import JobRecord
+
+EVERY: Final = 30.0
+"""Seconds between two writes of a forecast into a Job's annotations."""
+GOES_ON: Final = frozenset({"Measuring", "Waiting", "Running", "Late"})
+"""States in which a Job with an answer is not suspended."""
+
+log = structlog.get_logger(__name__)
+
+
+class OrdinaryJobs:
+    """All ordinary Jobs that name a pool."""
+
+    resource = BATCH_JOBS
+
+    def __init__(self, tools: Tools, gated: GatedPods) -> None:
+        self._tools = tools
+        self._jobs = tools.directory.jobs
+        self._cache = tools.caches.batch
+        self._gated = gated
+        self._told: dict[str, float] = {}  # when the forecast of a Job was written last, by uid
+        self._changed: dict[str, tuple[BatchJob, Any]] = {}  # the last change that was submitted, and the Job before it
+
+    def begin(self) -> None:
+        """Look at all Jobs: the takeover is done."""
+        for key in list(self._cache.by_key):
+            self._consider(key)
+
+    def hear(self, signal: Signal) -> None:
+        """Take in a change."""
+        match signal:
+            case Signal("batch", key):
+                self._consider(key)
+            case Signal("gated", uid):
+                self._gated.arrived(uid)
+            case Signal("pool", pool):
+                for key in [key for key, job in self._cache.by_key.items() if job.pool == pool]:
+                    self._consider(key)
+            case Signal("answer", uid):
+                if (known := self._jobs.get(uid)) is not None and known.owner.batch:
+                    self._consider(f"{known.namespace}/{known.name}")
+
+    def tend(self) -> None:
+        """Write the forecasts that are due."""
+        for known in list(self._jobs.of_batches()):
+            if known.term.record is not None and not known.term.record.ended:
+                self._consider(f"{known.namespace}/{known.name}")
+
+    def wrote(self, outcome: Outcome) -> None:
+        """Take in what became of a write about a Job."""
+        job = self._cache.of_uid(outcome.key.name)
+        if job is None or outcome.result in {"done", "gone"} or self._jobs.of_batch(job.uid):
+            return
+        text = outcome.message
+        if outcome.result == "conflict":
+            text = f"a DivisibleJob {job.name} is there already, and is not the Job's: rename one of the two"
+        self._say(job, {STATE: "Refused", MESSAGE: text}, reasons.INVALID_SPEC, text)
+
+    def _consider(self, key: str) -> None:
+        job = self._cache.by_key.get(key)
+        if job is None or job.deleting:
+            return
+        known = self._jobs.of_batch(job.uid)
+        if known is None:
+            self._ask(job)
+        elif not known.deleting:
+            if isinstance(self._changed.get(job.uid, (None, None))[1], CreateObject):
+                del self._changed[job.uid]  # it may be deleted, and is made again
+            self._follow(job, known)
+
+    # a Job without an answer
+
+    def _ask(self, job: BatchJob) -> None:
+        """Make a Job's DivisibleJob, or tell what is wrong with the Job."""
+        if job.ended or not job.asked:
+            return
+        if not job.suspended and not opened(job):
+            text = "it was not created with spec.suspend: true, so it has begun without a promise: create it suspended"
+            self._say(job, {STATE: "Refused", MESSAGE: text}, reasons.NOT_SUSPENDED, text)
+            return
+        pool = self._tools.directory.pools.named(job.pool)
+        share = pool.term.spec.share if pool is not None and pool.term.spec else None
+        if (found := refusal(job, share)) is not None:
+            self._say(job, {STATE: "Refused", MESSAGE: found.message}, *found)
+            return
+        self._submit(job, CreateObject(JOBS.path(namespace=job.namespace), divisible_job(job)))
+
+    # one with an answer
+
+    def _follow(self, job: BatchJob, known: KnownJob) -> None:
+        """Do what follows from the answer."""
+        record = known.term.record
+        if record is None or record.admitted is None:
+            return
+        state = job_state(record)
+        self._mirror(job, record, state)
+        goes_on = state in GOES_ON and (record.admitted.status == "True" or state == "Measuring")
+        if goes_on and job.suspended and not opened(job) and not job.ended:
+            self._submit(job, Patch(_path(job), opening(job)))
+        elif state == "Refused" and opened(job) and not job.suspended and not job.ended:
+            self._submit(job, Patch(_path(job), {"metadata": {"uid": job.uid}, "spec": {"suspend": True}}))
+        elif not record.ended and (edit := edited(job, orjson.loads(known.spec), refused=state == "Refused")):
+            path = JOBS.path(namespace=known.namespace, name=known.name)
+            self._submit(job, Patch(path, {"metadata": {"uid": known.uid}, "spec": edit}))
+
+    def _mirror(self, job: BatchJob, record: JobRecord, state: str) -> None:
+        said = explanation(record)
+        wanted: dict[str, str] = {STATE: state}
+        if said is not None:
+            wanted[MESSAGE] = said.message
+        if record.offer is not None and record.offer.earliest_deadline is not None:
+            wanted[OFFER] = format_duration(record.offer.earliest_deadline)
+        if record.eta is not None and not record.ended:
+            wanted[ETA] = format_time(math.ceil(record.eta))
+            if record.promise is not None:
+                wanted[SLACK] = format_duration(math.floor(record.promise.deadline - record.eta))
+        self._say(job, wanted, *((said.reason, said.message) if said else ("", "")))
+
+    def _say(self, job: BatchJob, wanted: dict[str, str], reason: str, message: str) -> None:
+        """Write what a Job's annotations are to say, and tell the event when its state changes."""
+        before, now = dict(job.said), self._tools.clock.monotonic()
+        changed = before.get(STATE) != wanted[STATE] or (before.get(OFFER) != wanted.get(OFFER))
+        if not changed and (before == wanted or now - self._told.get(job.uid, -math.inf) < EVERY):
+            return
+        self._told[job.uid] = now
+        notes: dict[str, str | None] = {name: wanted.get(name) for name in SAID}
+        self._tools.writer.submit(Key(BATCH_JOBS, job.uid), Annotate(_path(job), notes, job.uid))
+        if changed and reason:
+            regarding = Regarding("batch/v1", "Job", job.namespace, job.name, job.uid)
+            bad = wanted[STATE] in {"Refused", "Late", "Missed", "Failed"}
+            self._tools.recorder.emit(regarding, "Warning" if bad else "Normal", reason, message)
+
+    def _submit(self, job: BatchJob, change: CreateObject | Patch) -> None:
+        """Submit a change, unless it was submitted already and nothing has come of it yet."""
+        asked = job._replace(said=()), change  # what it is told changes nothing
+        if self._changed.get(job.uid) != asked:
+            self._changed[job.uid] = asked
+            self._tools.writer.submit(Key(BATCH_JOBS, job.uid), change)
+
+
+def _path(job: BatchJob) -> str:
+    return BATCH_JOBS.path(namespace=job.namespace, name=job.name)

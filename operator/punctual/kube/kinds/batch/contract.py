@@ -1,0 +1,203 @@
+"""What a Job with a deadline must be, and the DivisibleJob that holds its promise. Pure functions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from punctual import reasons
+from punctual.errors import UserError
+from punctual.kube.api.base import API_VERSION
+from punctual.kube.api.fields import MAX_PROCESSORS
+from punctual.kube.cluster.batch_jobs import BatchJob
+from punctual.kube.cluster.pod_manifest import toleration
+from punctual.kube.cluster.requests import requested
+from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, PROFILE
+from punctual.notation.duration import format_time, parse_duration, parse_time
+from punctual.notation.quantity import format_bytes, format_cores
+from punctual.scheduling.model.resources import Resources
+
+RETRIES: Final = 1000
+"""Its controller counts failures, so the DivisibleJob does not."""
+FOREIGN_OWNERS: Final = frozenset({"JobSet"})
+
+Json = dict[str, Any]
+
+
+class Refusal(NamedTuple):
+    """Why a Job cannot be asked for, and what would be right."""
+
+    reason: str
+    message: str
+
+
+def refusal(job: BatchJob, share: Resources | None) -> Refusal | None:
+    """Return what is wrong with a Job. ``share``: what a pod may request of a processor; None: there is no pool yet."""
+    for check in CHECKS:
+        if text := check(job):
+            return Refusal(reasons.INVALID_SPEC, text)
+    try:
+        due(job)
+    except UserError as error:
+        return Refusal(error.reason, error.message)
+    if share is not None and (text := _size(job, share)):
+        return Refusal(reasons.POD_TOO_LARGE, text)
+    return None
+
+
+def due(job: BatchJob) -> float:
+    """Return its deadline. Raises UserError."""
+    asked = dict(job.asked)
+    for name, read in ((DEADLINE, parse_duration), (DEADLINE_TIME, parse_time)):
+        if name in asked:
+            try:
+                found = read(asked[name])
+            except ValueError as error:
+                raise UserError(reasons.INVALID_SPEC, f"metadata.annotations[{name}]: {error}") from None
+            return job.created + found if name == DEADLINE else found
+    raise UserError(reasons.INVALID_SPEC, f"metadata.annotations: set {DEADLINE}, such as 45m, or {DEADLINE_TIME}")
+
+
+def opened(job: BatchJob) -> bool:
+    """Return whether its pods wait at the gate: it was started once."""
+    gates = orjson.loads(job.template)["spec"].get("schedulingGates") or ()
+    return any(gate.get("name") == GATE for gate in gates)
+
+
+def opening(job: BatchJob) -> Json:
+    """Return the patch that starts a Job: its pods tolerate the pool's taint, and wait at the gate."""
+    template = orjson.loads(job.template)
+    spec = template["spec"]
+    gates = [*(spec.get("schedulingGates") or ()), {"name": GATE}]
+    tolerations = [*(spec.get("tolerations") or ()), toleration(job.pool)]
+    spec = {"schedulingGates": gates, "tolerations": tolerations}
+    return {"metadata": {"uid": job.uid}, "spec": {"suspend": False, "template": {"spec": spec}}}
+
+
+def divisible_job(job: BatchJob) -> Json:
+    """Return the DivisibleJob that holds the promise of a Job without a flaw."""
+    asked, template = dict(job.asked), orjson.loads(job.template)
+    spec: Json = {
+        "pool": job.pool,
+        "units": job.completions,
+        "deadlineTime": format_time(due(job)),
+        "processors": {"max": _most(job)},
+        "chunkRetries": RETRIES,
+        "jobRef": {"name": job.name, "uid": job.uid},
+        "template": _without_cpu(template),
+    }
+    if COST_PER_UNIT in asked:
+        spec["cost"] = {"perUnit": asked[COST_PER_UNIT]}
+    elif PROFILE in asked:
+        spec["profile"] = asked[PROFILE]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid, "controller": True}
+    meta = {"name": job.name, "namespace": job.namespace, "ownerReferences": [owner]}
+    return {"apiVersion": API_VERSION, "kind": "DivisibleJob", "metadata": meta, "spec": spec}
+
+
+def _most(job: BatchJob) -> int:
+    return min(job.parallelism, MAX_PROCESSORS)
+
+
+def edited(job: BatchJob, spec: Mapping[str, Any], *, refused: bool) -> Json:
+    """Return what a Job asks for that the spec of its DivisibleJob does not say yet. A flawed edit asks for nothing.
+
+    ``refused``: its pods are suspended for that, and not by its user.
+    """
+    wanted: Json = {}
+    if not any(check(job) for check in CHECKS):
+        try:
+            wanted = {
+                "deadlineTime": format_time(due(job)),
+                "processors": {"max": _most(job)},
+            }
+        except UserError:
+            wanted = {}
+    if opened(job) and not refused:
+        wanted["suspend"] = job.suspended or job.ended == "Failed"
+    there = {"suspend": False, **spec}
+    return {field: value for field, value in wanted.items() if _differs(there.get(field), value)}
+
+
+def _differs(there: Any, wanted: Any) -> bool:
+    """Return whether a field is to be changed; the API server has added defaults to an object."""
+    if isinstance(wanted, dict):
+        return not isinstance(there, dict) or any(there.get(name) != value for name, value in wanted.items())
+    return bool(there != wanted)
+
+
+def _without_cpu(template: Mapping[str, Any]) -> Json:
+    """Return a pod template as a DivisibleJob may have it: a processor stands for its CPU."""
+
+    def part(one: Mapping[str, Any]) -> Json:
+        resources = one.get("resources") or {}
+        left = {
+            field: {name: amount for name, amount in (resources.get(field) or {}).items() if name != "cpu"}
+            for field in ("requests", "limits")
+        }
+        return {**one, "resources": {field: amounts for field, amounts in left.items() if amounts}}
+
+    spec = {**template["spec"], "restartPolicy": "Never"}
+    for field in ("initContainers", "containers"):
+        if spec.get(field):
+            spec[field] = [part(container) for container in spec[field]]
+    meta = template.get("metadata") or {}
+    kept = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
+    return {"metadata": kept, "spec": spec}
+
+
+# what may be wrong
+
+
+def _deadline(job: BatchJob) -> str:
+    names = [name for name, _ in job.asked]
+    if DEADLINE in names and DEADLINE_TIME in names:
+        return f"metadata.annotations: set {DEADLINE} or {DEADLINE_TIME}, not both"
+    if job.owner == "CronJob" and DEADLINE_TIME in names:
+        return f"metadata.annotations[{DEADLINE_TIME}]: each Job of a CronJob would have the same: set {DEADLINE}"
+    return ""
+
+
+def _cost(job: BatchJob) -> str:
+    asked = dict(job.asked)
+    if COST_PER_UNIT not in asked:
+        return ""
+    if PROFILE in asked:
+        return f"metadata.annotations: set {COST_PER_UNIT} or {PROFILE}, not both"
+    try:
+        parse_duration(asked[COST_PER_UNIT])
+    except ValueError as error:
+        return f"metadata.annotations[{COST_PER_UNIT}]: {error}"
+    return ""
+
+
+def _owned(job: BatchJob) -> str:
+    if job.owner in FOREIGN_OWNERS:
+        return f"it belongs to a {job.owner}, which starts its Jobs itself: remove the label punctual.dev/pool"
+    if job.manager:
+        return f"it belongs to {job.manager}, which starts it: remove that, or the label punctual.dev/pool"
+    return ""
+
+
+def _counts(job: BatchJob) -> str:
+    if job.completions is None:
+        return "spec.completions: set how many pods have to succeed: each is a unit of the promise"
+    if job.parallelism < 1:
+        return "spec.parallelism is 0, so no pod would run: set 1 or more"
+    return ""
+
+
+def _size(job: BatchJob, share: Resources) -> str:
+    """Return what is wrong with the size of its pods, with both numbers."""
+    asked = requested(orjson.loads(job.template)["spec"])
+    field = "spec.template.spec.containers[].resources.requests"
+    for name, has, want, show in (
+        ("cpu", asked.cpu, share.cpu, format_cores),
+        ("memory", float(asked.memory), float(share.memory), lambda b: format_bytes(int(b))),
+    ):
+        if has > want + 1e-9 or (name == "cpu" and has < want - 1e-9):
+            return f"{field}.{name}: a pod requests {show(has)} in all, and a processor of the pool has {show(want)}"
+    return ""
+
+
+CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _counts)
