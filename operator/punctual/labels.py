@@ -29,6 +29,9 @@ LEADER_LABEL: Final = f"{GROUP}/leader"
 
 GATE: Final = f"{GROUP}/chunk"
 """Scheduling gate of the pods of a Job with a deadline: each waits for its processor."""
+OPENED: Final = f"{GROUP}/opened"
+"""Annotation of such a Job: its uid, from when the operator lets it begin until its promise is refused. A Job that is
+suspended then is so by its user."""
 DEADLINE: Final = f"{GROUP}/deadline"
 DEADLINE_TIME: Final = f"{GROUP}/deadline-time"
 COST_PER_UNIT: Final = f"{GROUP}/cost-per-unit"

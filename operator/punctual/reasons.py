@@ -26,6 +26,7 @@ INVALID_SPEC: Final = "InvalidSpec"  # the schema accepted it, the converter did
 POD_REFUSED: Final = "PodRefused"  # a dry-run create of the chunk pod was refused (quota, LimitRange, Pod Security)
 POD_TOO_LARGE: Final = "PodTooLarge"  # the pods request more than a processor, or what no node has for each processor
 NOT_SUSPENDED: Final = "NotSuspended"  # a Job with a deadline was not created with spec.suspend: true
+NAME_TAKEN: Final = "NameTaken"  # a DivisibleJob that is not the Job's has its name
 ANSWER_DELAYED: Final = "AnswerDelayed"  # a check before the promise, or the Pool, has not answered yet
 SUSPENDED: Final = "Suspended"  # the promise was given up for spec.suspend
 

@@ -17,6 +17,7 @@ from punctual.labels import (
     GATE,
     MESSAGE,
     OFFER,
+    OPENED,
     POOL_LABEL,
     PROFILE,
     SLACK,
@@ -51,8 +52,8 @@ class BatchJob(NamedTuple):
     parallelism: int
     indexed: bool
     suspended: bool
-    started: bool
-    """It was not suspended at some time."""
+    opened: bool
+    """The operator has let it begin, and has not suspended it since."""
     ended: str
     """Complete or Failed; empty: it goes on."""
     deleting: bool
@@ -106,7 +107,7 @@ def project_job(body: Json) -> BatchJob | None:
         parallelism=spec.get("parallelism", 1),
         indexed=spec.get("completionMode") == "Indexed",
         suspended=bool(spec.get("suspend")),
-        started="startTime" in status,
+        opened=notes.get(OPENED) == meta["uid"],  # a copy of it has another uid
         ended=next((end for end in ends if end in {"Complete", "Failed"}), ""),
         deleting="deletionTimestamp" in meta,
         owner=controller,

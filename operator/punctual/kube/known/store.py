@@ -31,7 +31,8 @@ class Signal(NamedTuple):
 
     kind: str
     """What has changed: "job", "pool", "nodes" (of a pool), "profile", "reservation", "namespace", "claim", "pods"
-    (of users), "batch" (a Job), "gated" (pods of a Job at the gate), or "answer" (the status of a job)."""
+    (of users), "batch" (a Job), "gated" (pods of a Job at the gate), "answer" (the status of a job), or "left" (a
+    job that is gone)."""
     key: str
     """Uid of a job, also of an answer, and of the Job of pods at the gate; name of a pool or namespace; namespace of
     pods; "namespace/name" of the others."""

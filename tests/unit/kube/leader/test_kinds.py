@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from punctual.kube.api.resources import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
+from punctual.kube.api.resources import BATCH_JOBS, JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.store import Signal
 from punctual.kube.leader.changes import ChangeListener
@@ -247,3 +247,50 @@ def test_an_action_goes_to_the_kinds_that_carry_it_out(edge):
     edge.kinds.carry_out("main", SimpleNamespace(what="it"))
     edge.kinds.carry_out("main", object())
     assert edge.logged() == [("main", "it")]
+
+
+class ToyFollower:
+    """A follower that notes what it hears."""
+
+    resource = BATCH_JOBS
+
+    def __init__(self, edge):
+        self._log = edge.log
+
+    def begin(self):
+        self._log.append("begin")
+
+    def tend(self):
+        self._log.append("tend")
+
+    def hear(self, signal):
+        self._log.append(signal)
+
+    def wrote(self, outcome):
+        self._log.append(outcome.result)
+
+
+def test_a_follower_comes_after_all_kinds_and_hears_of_its_own_writes_alone(edge):
+    edge.kinds.order(tuple(edge.toys.values()), (ToyFollower(edge),))
+    edge.kinds.begin()
+    edge.toys[JOBS].touched = {Signal("pool", "main")}
+    edge.kinds.signal("pool", "main")
+    edge.kinds.tend()
+    edge.changes.finished(Outcome(Key(BATCH_JOBS, "b"), Patch("/path", {}), "refused"))
+    edge.changes.finished(Outcome(Key(JOBS, "u"), Patch("/path", {}), "done"))
+    assert edge.log[-5:] == [
+        ("divisiblejobs", "consider"),
+        Signal("pool", "main"),
+        "tend",
+        "refused",
+        ("divisiblejobs", "wrote done"),
+    ]
+    assert edge.log.count("begin") == 1
+    assert edge.log.index("begin") > max(edge.log.index((resource.plural, "begin")) for resource in RESOURCES)
+
+
+def test_a_follower_hears_nothing_before_the_term_decides(edge):
+    edge.kinds.order(tuple(edge.toys.values()), (ToyFollower(edge),))
+    edge.leads = False
+    edge.kinds.signal("batch", "ns/x")
+    assert edge.logged() == []

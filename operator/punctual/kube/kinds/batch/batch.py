@@ -5,7 +5,7 @@ nothing is remembered, and a new leader goes on. The Job's controller creates it
 """
 
 import math
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 import structlog
@@ -16,7 +16,7 @@ from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import BATCH_JOBS, JOBS
 from punctual.kube.cluster.batch_jobs import SAID, BatchJob
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.kinds.batch.contract import divisible_job, edited, opened, opening, refusal
+from punctual.kube.kinds.batch.contract import closing, divisible_job, edited, gated, opening, refusal
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Signal
 from punctual.kube.known.translate import explanation, job_state
@@ -34,6 +34,15 @@ GOES_ON: Final = frozenset({"Measuring", "Waiting", "Running", "Late"})
 log = structlog.get_logger(__name__)
 
 
+class _Told(NamedTuple):
+    """What was last told to a Job, and when."""
+
+    at: float
+    before: BatchJob
+    """The Job as it was then."""
+    wanted: dict[str, str]
+
+
 class OrdinaryJobs:
     """All ordinary Jobs that name a pool."""
 
@@ -44,8 +53,9 @@ class OrdinaryJobs:
         self._jobs = tools.directory.jobs
         self._cache = tools.caches.batch
         self._gated = gated
-        self._told: dict[str, float] = {}  # when the forecast of a Job was written last, by uid
-        self._changed: dict[str, tuple[BatchJob, Any]] = {}  # the last change that was submitted, and the Job before it
+        # by "namespace/name" of a Job, each with the Job before it
+        self._told: dict[str, _Told] = {}
+        self._changed: dict[str, tuple[BatchJob, Any]] = {}  # the last change that was submitted
 
     def begin(self) -> None:
         """Look at all Jobs: the takeover is done."""
@@ -56,6 +66,12 @@ class OrdinaryJobs:
         """Take in a change."""
         match signal:
             case Signal("batch", key):
+                if key not in self._cache.by_key:
+                    self._told.pop(key, None)
+                    self._changed.pop(key, None)
+                self._consider(key)
+            case Signal("left", key):
+                self._changed.pop(key, None)
                 self._consider(key)
             case Signal("gated", uid):
                 self._gated.arrived(uid)
@@ -74,13 +90,18 @@ class OrdinaryJobs:
 
     def wrote(self, outcome: Outcome) -> None:
         """Take in what became of a write about a Job."""
-        job = self._cache.of_uid(outcome.key.name)
-        if job is None or outcome.result in {"done", "gone"} or self._jobs.of_batch(job.uid):
+        if outcome.result in {"done", "gone"}:
             return
-        text = outcome.message
-        if outcome.result == "conflict":
-            text = f"a DivisibleJob {job.name} is there already, and is not the Job's: rename one of the two"
-        self._say(job, {STATE: "Refused", MESSAGE: text}, reasons.INVALID_SPEC, text)
+        job = self._cache.of_uid(outcome.key.name)
+        if job is None:
+            return
+        if isinstance(outcome.operation, Patch):
+            self._emit(job, "Warning", reasons.EDIT_REFUSED, outcome.message)
+        elif isinstance(outcome.operation, CreateObject) and outcome.result == "conflict":
+            text = f"a DivisibleJob {job.name} is there already, and is not the Job's: rename or delete one of the two"
+            self._refuse(job, reasons.NAME_TAKEN, text)
+        elif isinstance(outcome.operation, CreateObject):
+            self._refuse(job, reasons.INVALID_SPEC, outcome.message)
 
     def _consider(self, key: str) -> None:
         job = self._cache.by_key.get(key)
@@ -90,8 +111,6 @@ class OrdinaryJobs:
         if known is None:
             self._ask(job)
         elif not known.deleting:
-            if isinstance(self._changed.get(job.uid, (None, None))[1], CreateObject):
-                del self._changed[job.uid]  # it may be deleted, and is made again
             self._follow(job, known)
 
     # a Job without an answer
@@ -100,14 +119,14 @@ class OrdinaryJobs:
         """Make a Job's DivisibleJob, or tell what is wrong with the Job."""
         if job.ended or not job.asked:
             return
-        if not job.suspended and not opened(job):
+        if not job.suspended and not job.opened:
             text = "it was not created with spec.suspend: true, so it has begun without a promise: create it suspended"
-            self._say(job, {STATE: "Refused", MESSAGE: text}, reasons.NOT_SUSPENDED, text)
+            self._refuse(job, reasons.NOT_SUSPENDED, text)
             return
         pool = self._tools.directory.pools.named(job.pool)
         share = pool.term.spec.share if pool is not None and pool.term.spec else None
         if (found := refusal(job, share)) is not None:
-            self._say(job, {STATE: "Refused", MESSAGE: found.message}, *found)
+            self._refuse(job, *found)
             return
         self._submit(job, CreateObject(JOBS.path(namespace=job.namespace), divisible_job(job)))
 
@@ -121,10 +140,10 @@ class OrdinaryJobs:
         state = job_state(record)
         self._mirror(job, record, state)
         goes_on = state in GOES_ON and (record.admitted.status == "True" or state == "Measuring")
-        if goes_on and job.suspended and not opened(job) and not job.ended:
+        if goes_on and job.suspended and not job.opened and not job.ended:
             self._submit(job, Patch(_path(job), opening(job)))
-        elif state == "Refused" and opened(job) and not job.suspended and not job.ended:
-            self._submit(job, Patch(_path(job), {"metadata": {"uid": job.uid}, "spec": {"suspend": True}}))
+        elif state == "Refused" and gated(job) and not job.suspended and not job.ended:
+            self._submit(job, Patch(_path(job), closing(job.uid)))
         elif not record.ended and (edit := edited(job, orjson.loads(known.spec), refused=state == "Refused")):
             path = JOBS.path(namespace=known.namespace, name=known.name)
             self._submit(job, Patch(path, {"metadata": {"uid": known.uid}, "spec": edit}))
@@ -142,25 +161,36 @@ class OrdinaryJobs:
                 wanted[SLACK] = format_duration(math.floor(record.promise.deadline - record.eta))
         self._say(job, wanted, *((said.reason, said.message) if said else ("", "")))
 
+    def _refuse(self, job: BatchJob, reason: str, message: str) -> None:
+        self._say(job, {STATE: "Refused", MESSAGE: message}, reason, message)
+
     def _say(self, job: BatchJob, wanted: dict[str, str], reason: str, message: str) -> None:
-        """Write what a Job's annotations are to say, and tell the event when its state changes."""
-        before, now = dict(job.said), self._tools.clock.monotonic()
-        changed = before.get(STATE) != wanted[STATE] or (before.get(OFFER) != wanted.get(OFFER))
-        if not changed and (before == wanted or now - self._told.get(job.uid, -math.inf) < EVERY):
+        """Write what a Job's annotations are to say, and tell the event when its state, or a refusal, changes."""
+        before, now, told = dict(job.said), self._tools.clock.monotonic(), self._told.get(job.key)
+        if told is not None and told.before.uid != job.uid:
+            told = None
+        if before == wanted or (told and (told.before.said, told.wanted) == (job.said, wanted)):
+            return  # it is there, or on its way
+        parts = (STATE, OFFER, MESSAGE) if wanted[STATE] == "Refused" else (STATE, OFFER)
+        changed = any(before.get(name) != wanted.get(name) for name in parts)
+        if not changed and told and now - told.at < EVERY:
             return
-        self._told[job.uid] = now
+        self._told[job.key] = _Told(now, job, wanted)
         notes: dict[str, str | None] = {name: wanted.get(name) for name in SAID}
         self._tools.writer.submit(Key(BATCH_JOBS, job.uid), Annotate(_path(job), notes, job.uid))
         if changed and reason:
-            regarding = Regarding("batch/v1", "Job", job.namespace, job.name, job.uid)
             bad = wanted[STATE] in {"Refused", "Late", "Missed", "Failed"}
-            self._tools.recorder.emit(regarding, "Warning" if bad else "Normal", reason, message)
+            self._emit(job, "Warning" if bad else "Normal", reason, message)
+
+    def _emit(self, job: BatchJob, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        regarding = Regarding("batch/v1", "Job", job.namespace, job.name, job.uid)
+        self._tools.recorder.emit(regarding, kind, reason, message)
 
     def _submit(self, job: BatchJob, change: CreateObject | Patch) -> None:
         """Submit a change, unless it was submitted already and nothing has come of it yet."""
         asked = job._replace(said=()), change  # what it is told changes nothing
-        if self._changed.get(job.uid) != asked:
-            self._changed[job.uid] = asked
+        if self._changed.get(job.key) != asked:
+            self._changed[job.key] = asked
             self._tools.writer.submit(Key(BATCH_JOBS, job.uid), change)
 
 

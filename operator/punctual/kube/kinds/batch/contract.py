@@ -12,7 +12,7 @@ from punctual.kube.api.fields import MAX_PROCESSORS
 from punctual.kube.cluster.batch_jobs import BatchJob
 from punctual.kube.cluster.pod_manifest import toleration
 from punctual.kube.cluster.requests import requested
-from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, PROFILE
+from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, OPENED, PROFILE
 from punctual.notation.duration import format_time, parse_duration, parse_time
 from punctual.notation.quantity import format_bytes, format_cores
 from punctual.scheduling.model.resources import Resources
@@ -40,9 +40,7 @@ def refusal(job: BatchJob, share: Resources | None) -> Refusal | None:
         due(job)
     except UserError as error:
         return Refusal(error.reason, error.message)
-    if share is not None and (text := _size(job, share)):
-        return Refusal(reasons.POD_TOO_LARGE, text)
-    return None
+    return None if share is None else _size(job, share)
 
 
 def due(job: BatchJob) -> float:
@@ -58,20 +56,29 @@ def due(job: BatchJob) -> float:
     raise UserError(reasons.INVALID_SPEC, f"metadata.annotations: set {DEADLINE}, such as 45m, or {DEADLINE_TIME}")
 
 
-def opened(job: BatchJob) -> bool:
-    """Return whether its pods wait at the gate: it was started once."""
+def gated(job: BatchJob) -> bool:
+    """Return whether its pods wait at the gate."""
     gates = orjson.loads(job.template)["spec"].get("schedulingGates") or ()
     return any(gate.get("name") == GATE for gate in gates)
 
 
 def opening(job: BatchJob) -> Json:
     """Return the patch that starts a Job: its pods tolerate the pool's taint, and wait at the gate."""
-    template = orjson.loads(job.template)
-    spec = template["spec"]
-    gates = [*(spec.get("schedulingGates") or ()), {"name": GATE}]
-    tolerations = [*(spec.get("tolerations") or ()), toleration(job.pool)]
-    spec = {"schedulingGates": gates, "tolerations": tolerations}
-    return {"metadata": {"uid": job.uid}, "spec": {"suspend": False, "template": {"spec": spec}}}
+    spec = orjson.loads(job.template)["spec"]
+    wanted = {"schedulingGates": {"name": GATE}, "tolerations": toleration(job.pool)}
+    # what is there already stays as it is: the template of a Job that has begun once cannot change
+    lists = {field: spec.get(field) or [] for field in wanted}
+    lists = {field: there if wanted[field] in there else [*there, wanted[field]] for field, there in lists.items()}
+    return _patch(job.uid, opened=job.uid, suspend=False, template={"spec": lists})
+
+
+def closing(uid: str) -> Json:
+    """Return the patch that suspends a Job (uid) until its next promise. Its controller ends its pods."""
+    return _patch(uid, opened=None, suspend=True)
+
+
+def _patch(uid: str, *, opened: str | None, **spec: Any) -> Json:
+    return {"metadata": {"uid": uid, "annotations": {OPENED: opened}}, "spec": spec}
 
 
 def divisible_job(job: BatchJob) -> Json:
@@ -113,7 +120,7 @@ def edited(job: BatchJob, spec: Mapping[str, Any], *, refused: bool) -> Json:
             }
         except UserError:
             wanted = {}
-    if opened(job) and not refused:
+    if job.opened and not refused:
         wanted["suspend"] = job.suspended or job.ended == "Failed"
     there = {"suspend": False, **spec}
     return {field: value for field, value in wanted.items() if _differs(there.get(field), value)}
@@ -165,10 +172,10 @@ def _cost(job: BatchJob) -> str:
     if PROFILE in asked:
         return f"metadata.annotations: set {COST_PER_UNIT} or {PROFILE}, not both"
     try:
-        parse_duration(asked[COST_PER_UNIT])
+        found = parse_duration(asked[COST_PER_UNIT])
     except ValueError as error:
         return f"metadata.annotations[{COST_PER_UNIT}]: {error}"
-    return ""
+    return "" if found else f"metadata.annotations[{COST_PER_UNIT}] is 0: write how long a pod works, such as 20s"
 
 
 def _owned(job: BatchJob) -> str:
@@ -180,14 +187,14 @@ def _owned(job: BatchJob) -> str:
 
 
 def _counts(job: BatchJob) -> str:
-    if job.completions is None:
+    if not job.completions:
         return "spec.completions: set how many pods have to succeed: each is a unit of the promise"
     if job.parallelism < 1:
         return "spec.parallelism is 0, so no pod would run: set 1 or more"
     return ""
 
 
-def _size(job: BatchJob, share: Resources) -> str:
+def _size(job: BatchJob, share: Resources) -> Refusal | None:
     """Return what is wrong with the size of its pods, with both numbers."""
     asked = requested(orjson.loads(job.template)["spec"])
     field = "spec.template.spec.containers[].resources.requests"
@@ -195,9 +202,12 @@ def _size(job: BatchJob, share: Resources) -> str:
         ("cpu", asked.cpu, share.cpu, format_cores),
         ("memory", float(asked.memory), float(share.memory), lambda b: format_bytes(int(b))),
     ):
-        if has > want + 1e-9 or (name == "cpu" and has < want - 1e-9):
-            return f"{field}.{name}: a pod requests {show(has)} in all, and a processor of the pool has {show(want)}"
-    return ""
+        both = f"{field}.{name}: a pod requests {show(has)} in all, and a processor of the pool has {show(want)}"
+        if has > want + 1e-9:
+            return Refusal(reasons.POD_TOO_LARGE, f"{both}: request no more")
+        if name == "cpu" and has < want - 1e-9:
+            return Refusal(reasons.INVALID_SPEC, f"{both}: request as much")
+    return None
 
 
 CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _counts)

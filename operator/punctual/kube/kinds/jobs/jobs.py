@@ -232,6 +232,7 @@ class Jobs(Kind[KnownJob]):
         if pool is not None:
             known.term.pool = None
             self._forget(known, pool)
+        tools.kinds.signal("left", f"{known.namespace}/{known.name}")
 
     def _forget(self, known: KnownJob, pool: str) -> None:
         """Tell a pool that a job is no longer its own."""

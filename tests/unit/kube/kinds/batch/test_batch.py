@@ -1,0 +1,460 @@
+"""Ordinary Jobs of a term: what is made of each, when it begins, what it is told, and what its edits become."""
+
+import copy
+
+import pytest
+from batch_bodies import CREATED, GATE, TOLERATION, batch_body
+from clocks import NO_CLIENT
+from term_tools import make_tools
+
+from punctual import reasons
+from punctual.kube import api
+from punctual.kube.actors.gated_pods import GatedPods
+from punctual.kube.api.resources import BATCH_JOBS, JOBS
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.kinds.batch.batch import EVERY, OrdinaryJobs
+from punctual.kube.known.store import Signal
+from punctual.kube.known.translate import to_pool_spec
+from punctual.kube.writes.keys import Key
+from punctual.kube.writes.operations import Annotate, CreateObject, Outcome, Patch
+from punctual.scheduling.model.job import JobRecord, Offer, Promise
+from punctual.verdict import Verdict
+
+DEADLINE = "punctual.dev/deadline"
+FEASIBLE, MEASURING, NO = (
+    Verdict("True", reasons.FEASIBLE, "promised"),
+    Verdict("Unknown", reasons.MEASURING, "pilots run"),
+    Verdict("False", reasons.INFEASIBLE_CAPACITY, "too few processors"),
+)
+END = 1893458700.0  # 45 minutes after the creation
+PROMISED = JobRecord(admitted=FEASIBLE, promise=Promise(END, END - 60, 2.0, 2, END - 2000), eta=END - 100)
+JOB_PATH = BATCH_JOBS.path(namespace="ns", name="nightly")
+LATE = Verdict("False", reasons.LATE, "late")
+
+
+def merged(body, patch):
+    """Return a body after a JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    there = copy.deepcopy(body) if isinstance(body, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            there.pop(name, None)
+        else:
+            there[name] = merged(there.get(name), value)
+    return there
+
+
+class Stage:
+    """The Jobs, and an API server that does what they submit when it is told to. ``log``: all that was submitted."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.events, self.log, self.queue, self.bodies = [], [], [], {}
+        self.refuses = {}
+        """What it refuses: a result and a message, by kind of operation."""
+        self.caches = Caches(NO_CLIENT)
+        self.caches.listener = self
+        pool = {
+            "apiVersion": api.API_VERSION,
+            "kind": "Pool",
+            "metadata": {"name": "main", "uid": "main", "generation": 1, "creationTimestamp": CREATED},
+            "spec": {"nodeSelector": {}, "processor": {"cpu": "1", "memory": "1Gi"}},
+        }
+        self.jobs = None
+        known = self.caches.directory.pools.observe(pool)
+        known.term.spec = to_pool_spec(known)
+        self.begin()
+
+    def __getattr__(self, name):  # what else the caches tell
+        return lambda *_, **__: None
+
+    def begin(self):
+        """Let a new term begin."""
+        tools = make_tools(self, caches=self.caches, monotonic=lambda: self.now)
+        self.jobs = OrdinaryJobs(tools, GatedPods(tools))
+        self.jobs.begin()
+
+    def signal(self, signal):
+        if self.jobs:
+            self.jobs.hear(signal)
+
+    def submit(self, key, operation):
+        self.log.append(operation)
+        self.queue.append((key, operation))
+
+    def emit(self, about, kind, reason, _note):
+        self.events.append((about.name, kind, reason))
+
+    def told(self, body):
+        """Let the Jobs' informer see a Job."""
+        self.bodies[JOB_PATH] = body
+        self.caches.informers[3]._told(body)
+
+    def edit(self, **patch):
+        self.told(merged(self.bodies[JOB_PATH], patch))
+
+    def ask(self, **notes):
+        self.edit(metadata={"annotations": {f"punctual.dev/{name.replace('_', '-')}": v for name, v in notes.items()}})
+
+    def work(self):
+        """Carry out what was submitted, and what follows."""
+        while self.queue:
+            key, operation = self.queue.pop(0)
+            assert key == Key(BATCH_JOBS, "b1")
+            refused = self.refuses.get(type(operation))
+            outcome = Outcome(key, operation, *(refused or ("done",)))
+            if not refused:
+                self._carry_out(operation)
+            self.jobs.wrote(outcome)
+
+    def _carry_out(self, operation):
+        match operation:
+            case CreateObject(path, body):
+                there = f"{path}/{body['metadata']['name']}"
+                self.bodies[there] = merged(body, {"metadata": {"uid": "d1", "generation": 1}})
+                self.bodies[there]["metadata"]["creationTimestamp"] = CREATED
+                self.caches.observe("divisiblejobs", None, self.bodies[there])
+            case Patch(path, patch) if path == JOB_PATH:
+                self.told(merged(self.bodies[path], patch))
+            case Patch(path, patch):
+                edited = self.bodies[path] = merged(self.bodies[path], patch)
+                edited["metadata"]["generation"] += 1
+                self.caches.observe("divisiblejobs", None, edited)
+            case Annotate(path, annotations):
+                self.told(merged(self.bodies[path], {"metadata": {"annotations": annotations}}))
+
+    def answer(self, record):
+        """Let the DivisibleJob have an answer, and what follows."""
+        self.caches.directory.jobs["d1"].term.record = record
+        self.signal(Signal("answer", "d1"))
+        self.work()
+
+    def tend(self, seconds):
+        self.now += seconds
+        self.jobs.tend()
+        self.work()
+
+    @property
+    def notes(self):
+        return {n.partition("/")[2]: v for n, v in self.bodies[JOB_PATH]["metadata"]["annotations"].items()}
+
+    @property
+    def asked(self):
+        return self.caches.directory.jobs["d1"].template()
+
+    def take(self, *kinds):
+        """Return the operations of these kinds that were submitted since it was asked last."""
+        taken, self.log = [operation for operation in self.log if isinstance(operation, kinds)], []
+        return taken
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+@pytest.fixture
+def promised(stage):
+    stage.told(batch_body())
+    stage.work()
+    stage.answer(PROMISED)
+    return stage
+
+
+def test_a_divisible_job_is_made_once(stage):
+    stage.told(batch_body())
+    stage.signal(Signal("pool", "main"))
+    stage.ask(note="an edit of something else")
+    assert [operation.path for operation in stage.take(CreateObject)] == [JOBS.path(namespace="ns")]
+    stage.work()
+    stage.signal(Signal("pool", "main"))
+    stage.begin()
+    stage.work()
+    assert stage.take(CreateObject) == []
+    assert stage.asked["jobRef"] == {"name": "nightly", "uid": "b1"}
+    assert "state" not in stage.notes, "there is no answer yet"
+
+
+def test_a_job_with_the_label_alone_is_left_alone(stage):
+    stage.told(batch_body(asked={}))
+    stage.signal(Signal("pool", "main"))
+    assert (stage.log, stage.events) == ([], [])
+
+
+@pytest.mark.parametrize("suspend", [False, None])
+def test_a_job_that_has_begun_by_itself_is_told_so_and_left_alone(stage, suspend):
+    stage.told(batch_body(suspend=suspend))
+    stage.work()
+    stage.signal(Signal("pool", "main"))
+    stage.begin()
+    stage.work()
+    assert stage.events == [("nightly", "Warning", reasons.NOT_SUSPENDED)]
+    assert [type(operation) for operation in stage.log] == [Annotate]
+    assert stage.notes["state"] == "Refused"
+    assert "create it suspended" in stage.notes["message"]
+
+
+def test_a_gate_of_its_own_opens_no_job(stage):
+    stage.told(batch_body(pod={"schedulingGates": [GATE]}))
+    stage.work()
+    stage.answer(PROMISED)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+    assert not stage.asked.get("suspend")
+    assert stage.bodies[JOB_PATH]["spec"]["template"]["spec"]["schedulingGates"] == [GATE]
+
+
+def test_a_job_with_a_gate_of_its_own_that_is_not_suspended_is_left_alone(stage):
+    stage.told(batch_body(pod={"schedulingGates": [GATE]}, suspend=False))
+    stage.work()
+    assert stage.events == [("nightly", "Warning", reasons.NOT_SUSPENDED)]
+    assert stage.take(CreateObject, Patch) == []
+
+
+def test_what_is_wrong_is_told_once_and_again_after_an_edit(stage):
+    stage.told(batch_body(asked={DEADLINE: "soon"}))
+    stage.signal(Signal("pool", "main"))
+    stage.work()
+    stage.signal(Signal("pool", "main"))
+    stage.begin()
+    assert stage.events == [("nightly", "Warning", reasons.INVALID_SPEC)]
+    assert "'soon' is not a duration" in stage.notes["message"]
+    assert len(stage.take(Annotate)) == 1
+    stage.ask(deadline="later")
+    stage.work()
+    assert stage.events == [("nightly", "Warning", reasons.INVALID_SPEC)] * 2
+    assert "'later' is not a duration" in stage.notes["message"]
+    stage.ask(deadline="45m")
+    assert len(stage.take(CreateObject)) == 1
+
+
+def test_its_size_is_looked_at_when_its_pool_comes_or_changes(stage):
+    pool = stage.caches.directory.pools.named("main")
+    spec, pool.term.spec = pool.term.spec, None
+    stage.told(batch_body(cpu="2"))
+    assert len(stage.take(CreateObject)) == 1, "the gate of DivisibleJobs answers it"
+    pool.term.spec = spec
+    stage.begin()
+    stage.queue.clear()
+    stage.log.clear()
+    stage.signal(Signal("pool", "main"))
+    stage.work()
+    assert stage.events[-1] == ("nightly", "Warning", reasons.POD_TOO_LARGE)
+
+
+def test_a_name_that_is_taken_is_told_once_and_the_job_is_asked_for_when_it_is_free(stage):
+    stage.refuses[CreateObject] = "conflict", "exists"
+    stage.told(batch_body())
+    stage.work()
+    stage.signal(Signal("pool", "main"))
+    stage.work()
+    assert stage.events == [("nightly", "Warning", reasons.NAME_TAKEN)]
+    assert "a DivisibleJob nightly is there already" in stage.notes["message"]
+    assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+    assert len(stage.take(CreateObject)) <= 2
+    stage.refuses.clear()
+    stage.signal(Signal("left", "ns/nightly"))
+    stage.work()
+    assert stage.asked["units"] == 4
+
+
+def test_what_the_api_server_refuses_is_told_in_its_words(stage):
+    stage.refuses[CreateObject] = "refused", "quota exceeded"
+    stage.told(batch_body())
+    stage.work()
+    assert stage.events == [("nightly", "Warning", reasons.INVALID_SPEC)]
+    assert stage.notes["message"] == "quota exceeded"
+
+
+def test_a_job_is_opened_once_when_it_is_promised(promised):
+    spec = promised.bodies[JOB_PATH]["spec"]
+    assert not spec["suspend"]
+    assert spec["template"]["spec"]["schedulingGates"] == [GATE]
+    assert spec["template"]["spec"]["tolerations"] == [TOLERATION]
+    assert [operation.path for operation in promised.take(Patch)] == [JOB_PATH]
+    promised.answer(PROMISED._replace(started=1.0))
+    promised.begin()
+    promised.tend(2 * EVERY)
+    assert promised.take(Patch) == []
+    assert promised.events[0] == ("nightly", "Normal", reasons.FEASIBLE)
+    assert promised.notes["state"] == "Running"
+    assert promised.notes["eta"] == "2030-01-01T00:43:20Z"
+    assert promised.notes["slack"] == "1m40s"
+
+
+def test_an_opening_is_submitted_once_however_often_it_is_looked_at(stage):
+    stage.told(batch_body())
+    stage.work()
+    stage.caches.directory.jobs["d1"].term.record = PROMISED
+    for _ in range(3):
+        stage.signal(Signal("answer", "d1"))
+    assert [type(operation) for operation in stage.take(Patch, Annotate)] == [Annotate, Patch]
+    assert stage.events == [("nightly", "Normal", reasons.FEASIBLE)]
+
+
+def test_a_job_without_an_answer_stays_suspended(stage):
+    stage.told(batch_body())
+    stage.work()
+    for record in (JobRecord(), JobRecord(admitted=NO)):
+        stage.answer(record)
+        assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+    assert stage.take(Patch) == []
+    assert stage.notes["state"] == "Refused"
+
+
+def test_an_offer_is_told_and_the_edit_asks_again(stage):
+    stage.told(batch_body())
+    stage.work()
+    stage.answer(JobRecord(admitted=NO, refused=1.0, offer=Offer(4000.0, 9.0, 3)))
+    assert stage.notes["offer"] == "1h6m40s"
+    stage.ask(deadline="1h10m")
+    stage.work()
+    assert stage.asked["deadlineTime"] == "2030-01-01T01:10:00Z"
+    stage.answer(PROMISED)
+    assert "offer" not in stage.notes
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_edits_of_deadline_and_parallelism_reach_the_divisible_job(promised):
+    promised.ask(deadline="50m")
+    promised.edit(spec={"parallelism": 3})
+    promised.work()
+    assert promised.asked["deadlineTime"] == "2030-01-01T00:50:00Z"
+    assert promised.asked["processors"] == {"max": 3}
+    promised.ask(deadline="never")
+    promised.work()
+    assert promised.asked["deadlineTime"] == "2030-01-01T00:50:00Z"
+
+
+def test_an_edit_that_the_api_server_refuses_is_told(promised):
+    promised.refuses[Patch] = "refused", "no"
+    promised.ask(deadline="50m")
+    promised.work()
+    promised.tend(1.0)
+    assert promised.events[1:] == [("nightly", "Warning", reasons.EDIT_REFUSED)]
+
+
+def test_a_user_suspends_and_resumes_it(promised):
+    promised.edit(spec={"suspend": True})
+    promised.work()
+    assert promised.asked["suspend"]
+    promised.answer(JobRecord(admitted=Verdict("False", reasons.SUSPENDED, "by its user")))
+    promised.tend(60.0)
+    assert promised.notes["state"] == "Suspended"
+    assert promised.bodies[JOB_PATH]["spec"]["suspend"]
+    promised.edit(spec={"suspend": False})
+    promised.work()
+    assert not promised.asked["suspend"]
+    promised.answer(PROMISED)
+    assert not promised.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_one_that_is_refused_after_measuring_is_suspended_until_an_edit_is_promised(stage):
+    stage.told(batch_body(asked={DEADLINE: "45m"}))
+    stage.work()
+    stage.answer(JobRecord(admitted=MEASURING))
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"], "its pilots run"
+    assert stage.notes["state"] == "Measuring"
+    stage.answer(JobRecord(admitted=NO, refused=1.0))
+    assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+    template = stage.bodies[JOB_PATH]["spec"]["template"]
+    assert not stage.asked.get("suspend"), "not by its user"
+    stage.ask(deadline="2h")
+    stage.work()
+    stage.answer(PROMISED)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+    assert not stage.asked.get("suspend")
+    assert stage.bodies[JOB_PATH]["spec"]["template"] == template, "it cannot change any more"
+
+
+def test_one_that_its_user_resumes_although_it_is_refused_is_suspended_again(stage):
+    stage.told(batch_body(asked={DEADLINE: "45m"}))
+    stage.work()
+    stage.answer(JobRecord(admitted=MEASURING))
+    stage.answer(JobRecord(admitted=NO, refused=1.0))
+    stage.edit(spec={"suspend": False})
+    stage.work()
+    assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+@pytest.mark.parametrize(("end", "suspended"), [("Failed", True), ("Complete", False)])
+def test_a_job_that_its_controller_has_given_up_holds_nothing(promised, end, suspended):
+    promised.edit(status={"conditions": [{"type": end, "status": "True"}]})
+    promised.work()
+    assert bool(promised.asked.get("suspend")) == suspended
+    assert not promised.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_forecasts_are_written_once_in_a_while_and_changes_of_state_at_once(promised):
+    promised.take(Annotate)
+    for second in range(1, 30):
+        promised.answer(PROMISED._replace(eta=PROMISED.eta + second))
+    assert promised.take(Annotate) == []
+    promised.tend(EVERY)
+    assert len(promised.take(Annotate)) == 1
+    assert promised.notes["slack"] == "1m11s"
+    promised.tend(1.0)
+    assert promised.take(Annotate) == []
+    promised.answer(PROMISED._replace(on_track=LATE, eta=END + 5))
+    assert promised.notes["state"] == "Late"
+    assert promised.events[-1] == ("nightly", "Warning", reasons.LATE)
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "reason", "kind"),
+    [
+        ({"completed_condition": Verdict("True", reasons.COMPLETED, "done")}, "Completed", reasons.COMPLETED, "Normal"),
+        (
+            {"completed_condition": Verdict("True", reasons.DEADLINE_MISSED, "late")},
+            "Missed",
+            reasons.DEADLINE_MISSED,
+            "Warning",
+        ),
+    ],
+)
+def test_its_end_is_told_without_a_forecast(promised, more, state, reason, kind):
+    promised.answer(PROMISED._replace(finished=1.0, **more))
+    assert promised.notes["state"] == state
+    assert promised.events[-1] == ("nightly", kind, reason)
+    assert not {"eta", "slack"} & promised.notes.keys()
+
+
+def test_a_divisible_job_that_a_user_deletes_is_made_again_and_its_job_goes_on(promised):
+    promised.take(CreateObject)
+    promised.caches.directory.jobs.forget("d1")
+    promised.signal(Signal("left", "ns/nightly"))
+    promised.work()
+    assert len(promised.take(CreateObject)) == 1
+    assert promised.events == [("nightly", "Normal", reasons.FEASIBLE)]
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        {"metadata": {"deletionTimestamp": CREATED}},
+        {"status": {"conditions": [{"type": "Complete", "status": "True"}]}},
+    ],
+)
+def test_of_a_job_that_goes_or_has_ended_none_is_made(promised, gone):
+    promised.take()
+    promised.edit(**gone)
+    promised.work()
+    promised.caches.directory.jobs.forget("d1")
+    promised.signal(Signal("left", "ns/nightly"))
+    promised.work()
+    assert promised.take(CreateObject) == []
+
+
+def test_a_job_that_is_created_again_under_its_name_is_another_one(promised):
+    promised.caches.informers[3]._tell_deleted(promised.bodies[JOB_PATH])
+    promised.caches.directory.jobs.forget("d1")
+    promised.take()
+    promised.told(batch_body(uid="b2", asked=promised.bodies[JOB_PATH]["metadata"]["annotations"]))
+    ((key, create),) = promised.queue
+    assert key == Key(BATCH_JOBS, "b2")
+    assert create.body["spec"]["jobRef"]["uid"] == "b2"
+
+
+def test_nothing_is_kept_of_a_job_that_is_gone(promised):
+    promised.caches.informers[3]._tell_deleted(promised.bodies[JOB_PATH])
+    assert (promised.jobs._told, promised.jobs._changed) == ({}, {})
