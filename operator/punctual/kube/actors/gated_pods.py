@@ -1,9 +1,9 @@
 """Pods of ordinary Jobs: their own controller creates them, and each waits at a gate until a chunk is planned for it.
 
 A chunk of such a job is one unit: one index of an Indexed Job, or any pod of another one. To start it, its pod gets the
-chunk's labels and a node, and loses the gate, in one write. A chunk waits here if its pod is not there yet: the Job's
-controller creates one in a moment, or after its back-off if the one before has failed. What waits is in the job's
-status, too, so a new leader starts it again.
+chunk's labels and a node, and loses the gate, in one write. A chunk without a pod waits here: the Job's controller
+creates one in a moment, or after its back-off if the one before has failed. What waits is in the job's status, too, so
+a new leader starts it again.
 
 No pod of a Job is ever deleted here: its controller would count that as a failure.
 """
@@ -34,10 +34,13 @@ class GatedPods:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._waiting: dict[str, dict[tuple[str, int, int], Chunk]] = {}  # chunks without a pod, by job (uid) and key
-        self._chosen: dict[str, str] = {}  # pods (uid) for which a start was submitted, with their job
+        self._chosen: dict[str, set[str]] = {}  # pods (uid) at the gate with a start on its way, by job
 
     def start(self, known: KnownJob, chunk: Chunk, processor: PoolSpec) -> list[Operation] | CreateRefused:  # noqa: ARG002
         """Return the start of a pod, if there is one. Otherwise `arrived` submits it."""
+        if known.flaw:
+            text, at = known.flaw, chunk
+            return CreateRefused(job=known.uid, kind=at.kind, begin=at.begin, attempt=at.attempt, message=text)
         self._waiting.setdefault(known.uid, {})[chunk.key] = chunk
         return list(self._starts(known))
 
@@ -54,25 +57,26 @@ class GatedPods:
 
     def settled(self, outcome: Outcome) -> Iterator[CreateRefused | PodObserved]:
         """Yield that a pod was refused. One that is gone has a successor, which its chunk waits for."""
-        start = outcome.operation
+        start, job = outcome.operation, outcome.key.name
         assert isinstance(start, StartPod)
-        self._chosen.pop(start.pod, None)
+        chunk = start.chunk
         if outcome.result == "refused":
-            chunk = start.chunk
+            self._chosen.get(job, set()).discard(start.pod)
             yield CreateRefused(
-                job=outcome.key.name,
+                job=job,
                 kind=chunk.kind,
                 begin=chunk.begin,
                 attempt=chunk.attempt,
                 message=outcome.message,
             )
-        elif outcome.result == "gone":
-            self._waiting.setdefault(outcome.key.name, {})[start.chunk.key] = start.chunk
+        elif outcome.result == "gone" and (known := self._tools.directory.jobs.get(job)) is not None:
+            self._waiting.setdefault(job, {})[chunk.key] = chunk
+            self.arrived(known.owner.batch)  # the successor may have come before
 
     def forget(self, job: str) -> None:
         """Forget a job (uid)."""
         self._waiting.pop(job, None)
-        self._chosen = {pod: of for pod, of in self._chosen.items() if of != job}
+        self._chosen.pop(job, None)
 
     def _starts(self, known: KnownJob) -> Iterator[StartPod]:
         """Yield the starts of chunks that have waited and have a pod now."""
@@ -81,13 +85,16 @@ class GatedPods:
         recorded = {chunk.key for chunk in record.chunks} if record else set()
         for key in waiting.keys() - recorded:
             del waiting[key]
-        free = [pod for pod in self._tools.caches.batch.gated(known.owner.batch) if pod.uid not in self._chosen]
+        gated = self._tools.caches.batch.gated(known.owner.batch)
+        # until a pod is seen to have left the gate, no other chunk gets it
+        chosen = self._chosen[known.uid] = self._chosen.get(known.uid, set()) & {pod.uid for pod in gated}
+        free = [pod for pod in gated if pod.uid not in chosen]
         for key, chunk in list(waiting.items()):
             pod = next(_fitting(free, chunk), None)
             if pod is not None:
                 free.remove(pod)
                 del waiting[key]
-                self._chosen[pod.uid] = known.uid
+                chosen.add(pod.uid)
                 yield self._start(known, chunk, pod)
         if not waiting:
             del self._waiting[known.uid]
