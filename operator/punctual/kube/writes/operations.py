@@ -91,7 +91,7 @@ class StartPod:
 
 @dataclass(frozen=True, slots=True)
 class CreateObject:
-    """Create an object of the body's name. Another one of this name is left alone (``conflict``)."""
+    """Create an object of the body's name. Another owner's of this name is left alone (``conflict``)."""
 
     path: str
     """Of the collection."""
@@ -346,6 +346,13 @@ async def _create(client: ApiClient, key: Key, operation: CreateObject) -> Outco
     try:
         body = await client.create(operation.path, operation.body, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists as error:
+        try:
+            there = await client.metadata(f"{operation.path}/{operation.body['metadata']['name']}")
+        except errors.NotFound:
+            raise error from None  # deleted in between: create it again
+        wanted, owners = operation.body["metadata"].get("ownerReferences"), there.get("ownerReferences") or ()
+        if wanted and wanted[0]["uid"] in {owner["uid"] for owner in owners}:
+            return Outcome(key, operation, "done")  # the answer of an earlier try was lost
         return Outcome(key, operation, "conflict", str(error))
     return Outcome(key, operation, "done", body=body)
 

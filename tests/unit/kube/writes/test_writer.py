@@ -18,6 +18,7 @@ from punctual.kube.cluster.client import RIGHTS, Json
 from punctual.kube.writes.operations import (
     Annotate,
     ApplyConfigMap,
+    CreateObject,
     CreatePod,
     DeleteObject,
     DeletePod,
@@ -25,9 +26,11 @@ from punctual.kube.writes.operations import (
     Outcome,
     Patch,
     PutStatus,
+    StartPod,
     same,
 )
 from punctual.kube.writes.writer import Writer
+from punctual.scheduling.model.job import Chunk
 
 pytestmark = pytest.mark.looptime
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")
@@ -47,6 +50,16 @@ def pod_body(name: str, *, job: str = "j", begin: int = 0, attempt: int = 0) -> 
 def create(name: str, **kwargs) -> CreatePod:
     body = pod_body(name, **kwargs)
     return CreatePod("ns", body, same(body, labels=LABELS))
+
+
+def start(pod: str) -> StartPod:
+    chunk = Chunk(begin=0, end=1, origin=1, node="n", attempt=0, created=0.0, promised_end=1.0)
+    return StartPod(f"/{pod}", {"metadata": {"uid": pod}}, chunk)
+
+
+def make(name: str, owner: str = "b1") -> CreateObject:
+    owners = {"ownerReferences": [{"uid": owner}]} if owner else {}
+    return CreateObject("/jobs", {"metadata": {"name": name, **owners}})
 
 
 class Server:
@@ -721,3 +734,92 @@ async def test_a_cancelled_writer_abandons_what_is_under_way(terms):
     assert term.server.under_way == 0
     assert term.writer.depth == 0
     assert term.ends == 0
+
+
+async def test_a_pod_starts_after_the_status_that_records_its_chunk(terms):
+    term = terms()
+    for operation in (status("j", 1), start("p1"), status("j", 2), start("p2")):
+        term.writer.submit("j", operation)
+    await term.settle()
+    log = ["put /j 1", "merge /p1 {'metadata': {'uid': 'p1'}}", "put /j 2", "merge /p2 {'metadata': {'uid': 'p2'}}"]
+    assert term.server.log == log
+    assert term.results == ["done"] * 4
+
+
+async def test_after_a_refused_status_no_pod_starts_until_another_one_was_accepted(terms):
+    term = terms()
+    term.server.fail("put /j 1", errors.Invalid("no"))
+    for operation in (status("j", 1), start("p1"), status("j", 2), start("p2")):
+        term.writer.submit("j", operation)
+    await term.settle()
+    assert [what.partition(" {")[0] for what in term.server.log] == ["put /j 1", "put /j 2", "merge /p2"]
+    said = [(type(o.operation).__name__, o.result) for o in term.outcomes]
+    assert said == [("PutStatus", "refused"), ("StartPod", "refused"), ("PutStatus", "done"), ("StartPod", "done")]
+    assert term.outcomes[1].message == "the status that was to record it was refused"
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        (errors.NotFound("no"), "gone"),
+        (errors.Replaced("another uid"), "gone"),
+        (errors.Invalid("spec"), "refused"),
+        (errors.Forbidden("a policy"), "refused"),
+    ],
+)
+async def test_a_start_that_cannot_be_is_told(terms, error, result):
+    term = terms()
+    term.server.fail("merge", error)
+    term.writer.submit("j", start("p1"))
+    await term.settle()
+    assert term.results == [result]
+    assert term.server.log == ["merge /p1 {'metadata': {'uid': 'p1'}}"]
+
+
+@pytest.mark.parametrize("error", [errors.Busy("503"), errors.Conflict("again"), errors.NoRight("it starts")])
+async def test_a_start_that_may_succeed_later_is_tried_again(terms, error):
+    term = terms()
+    term.server.fail("merge", error, times=2)
+    term.writer.submit("j", start("p1"))
+    await term.settle()
+    assert term.results == ["done"]
+    assert len(term.server.log) == 3
+
+
+@pytest.mark.parametrize(
+    ("owners", "result"),
+    [
+        ([{"uid": "b1"}], "done"),
+        ([{"uid": "other"}, {"uid": "b1"}], "done"),
+        ([{"uid": "other"}], "conflict"),
+        (None, "conflict"),
+    ],
+    ids=["the answer was lost", "more owners", "another owner's", "nobody's"],
+)
+async def test_an_object_whose_name_is_taken_is_left_alone_unless_it_is_the_same(terms, owners, result):
+    term = terms()
+    term.server.fail("create", errors.AlreadyExists("exists"))
+    term.server.answer("metadata", {"metadata": {"ownerReferences": owners} if owners else {}})
+    term.writer.submit("b", make("nightly"))
+    await term.settle()
+    assert term.server.log == ["create nightly", "metadata nightly"]
+    assert term.results == [result]
+
+
+async def test_an_object_that_was_there_and_is_deleted_is_created_again(terms):
+    term = terms()
+    term.server.fail("create", errors.AlreadyExists("exists"), times=1)
+    term.server.fail("metadata", errors.NotFound("gone"))
+    term.writer.submit("b", make("nightly"))
+    await term.settle()
+    assert term.server.log == ["create nightly", "metadata nightly", "create nightly"]
+    assert term.results == ["done"]
+
+
+@pytest.mark.parametrize("error", [errors.Invalid("no"), errors.Forbidden("quota")])
+async def test_an_object_that_is_refused_is_told(terms, error):
+    term = terms()
+    term.server.fail("create", error)
+    term.writer.submit("b", make("nightly"))
+    await term.settle()
+    assert (term.results, term.outcomes[0].message) == (["refused"], str(error))
