@@ -60,7 +60,7 @@ def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
 
 
 def job_behind(body: Mapping[str, Any]) -> str:
-    """Return the uid of the Job that a pod was made for by its controller. Empty: there is none."""
+    """Return the uid of the Job that a pod is of, as its controller says. Empty: it is of none."""
     owners = body["metadata"].get("ownerReferences") or ()
     return next((str(o["uid"]) for o in owners if o.get("controller") and o.get("kind") == "Job"), "")
 

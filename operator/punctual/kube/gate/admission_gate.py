@@ -1,6 +1,7 @@
 """Checks jobs before they reach their Pool. A reason against a job is passed to the Pool as a refusal.
 
     namespaceSelector     the pool does not take jobs from this namespace
+    jobRef                the Job that it names is not the owner
     profile               the one it names does not exist
     reservation           the one it names does not exist, or is refused
     dry-run create        quota, LimitRange, Pod Security or another admission plugin would refuse its pods
@@ -89,7 +90,7 @@ class AdmissionGate:
         """Return the job for the Pool. None: it waits, and ``again`` follows when its pods have been tried."""
         manifest = known.manifest()
         try:
-            model = _read(manifest, known.flaw)
+            model = _read(manifest, known)
         except UserError as error:
             self.forget(known.owner.uid)
             return to_unreadable_job(api.parse_metadata(manifest), known.owner.units, error)
@@ -235,6 +236,10 @@ class AdmissionGate:
             self._again(uid)
 
 
+_NOT_OWNED: Final = (
+    "spec.jobRef: is set by Punctual alone, and names the Job in metadata.ownerReferences, which has the name of this "
+    "job: leave it out, and give the Job the label punctual.dev/pool and the annotation punctual.dev/deadline"
+)
 _NO_WINDOW: Final = "the Reservation that it names has no answer yet"
 
 
@@ -248,9 +253,11 @@ def _own(needs: PodNeeds, processor: PoolSpec, template: Mapping[str, Any]) -> P
     return replace(needs, rules=replace(needs.rules, devices=left)) if given else needs
 
 
-def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
-    if flaw:
-        raise UserError(reasons.INVALID_SPEC, flaw)
+def _read(manifest: Mapping[str, Any], known: KnownJob) -> api.DivisibleJob:
+    if known.flaw:
+        raise UserError(reasons.INVALID_SPEC, known.flaw)
+    if not known.owned:
+        raise UserError(reasons.INVALID_SPEC, _NOT_OWNED)
     return api.parse(api.DivisibleJob, manifest)
 
 

@@ -69,6 +69,8 @@ class KnownJob:
     """`settled` of its status as it was last seen."""
     guest: bool = False
     """It is of class Guest."""
+    owned: bool = True
+    """The Job that `spec.jobRef` names, if it names one, owns it."""
     term: JobInTerm = field(default_factory=JobInTerm)
 
     @property
@@ -144,15 +146,13 @@ class JobStore(Store[KnownJob]):
         known = super().forget(uid)
         if known is not None:
             self._leave_reservation(known)
-            if self._of_batch.get(known.owner.batch) is known:
-                del self._of_batch[known.owner.batch]
+            self._leave_batch(known)
         return known
 
     def _add(self, made: KnownJob) -> bool:
         super()._add(made)
         self._join_reservation(made)
-        if made.owner.batch:
-            self._of_batch[made.owner.batch] = made
+        self._join_batch(made)
         self._listener.job_is_new(made.uid)
         return True
 
@@ -172,15 +172,18 @@ class JobStore(Store[KnownJob]):
             created=parse_time(meta["creationTimestamp"]) if "creationTimestamp" in meta else 0.0,
             settled=settled(body),
             guest=spec.get("class") == "Guest",
+            owned=_is_owned(body),
         )
 
     def _edit(self, known: KnownJob, body: Body) -> bool:
         made = self._make(body)
         self._leave_reservation(known)
+        self._leave_batch(known)
         known.owner, known.generation, known.deleting = made.owner, made.generation, made.deleting
         known.spec, known.profile, known.flaw = made.spec, made.profile, made.flaw
-        known.reservation, known.settled = made.reservation, made.settled
+        known.reservation, known.settled, known.owned = made.reservation, made.settled, made.owned
         self._join_reservation(known)
+        self._join_batch(known)
         return True
 
     def _see_again(self, known: KnownJob, body: Body) -> None:
@@ -198,6 +201,23 @@ class JobStore(Store[KnownJob]):
             del self._inside[key][known.uid]
             if not self._inside[key]:
                 del self._inside[key]
+
+    def _join_batch(self, known: KnownJob) -> None:
+        if known.owner.batch and known.owned:
+            self._of_batch[known.owner.batch] = known
+
+    def _leave_batch(self, known: KnownJob) -> None:
+        if self._of_batch.get(known.owner.batch) is known:
+            del self._of_batch[known.owner.batch]
+
+
+def _is_owned(body: Body) -> bool:
+    """Return whether a job has no `spec.jobRef`, or one of its owner of its own name, of which there is only one."""
+    meta, ref = body["metadata"], (body.get("spec") or {}).get("jobRef")
+    if not isinstance(ref, Mapping):
+        return True
+    owners = {(owner.get("name"), owner.get("uid")) for owner in meta.get("ownerReferences") or ()}
+    return ref.get("name") == meta["name"] and (ref.get("name"), ref.get("uid")) in owners
 
 
 def _owner(body: Body) -> Owner:

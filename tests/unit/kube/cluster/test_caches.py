@@ -1,6 +1,7 @@
 """Whose a pod is: what anyone can write on it makes no pod ours, and none takes room that nobody counts."""
 
 import pytest
+from batch_bodies import GATE, gated_pod
 from clocks import NO_CLIENT
 
 from punctual.kube.cluster.caches import Caches
@@ -219,3 +220,74 @@ def test_a_pod_made_anew_under_the_same_name_is_told_as_gone_first(caches):
     told(caches, chunk_body("p1"), chunk_body("p2"))
     assert caches.listener.pods == ["ns/render Running", "ns/render Running", "ns/render gone", "ns/render Running"]
     assert [pod.uid for pod in caches.pods.by_key.values()] == ["p2"]
+
+
+def know_ordinary_job(caches):
+    """Know the DivisibleJob j1 that has the pods of the Job b1."""
+    owners = [{"kind": "Job", "name": "nightly", "uid": "b1"}]
+    meta = {"name": "nightly", "namespace": "ns", "uid": "j1", "generation": 1, "creationTimestamp": CREATED}
+    spec = {"pool": "main", "units": 100, "jobRef": {"name": "nightly", "uid": "b1"}}
+    caches.observe("divisiblejobs", None, {"metadata": meta | {"ownerReferences": owners}, "spec": spec})
+
+
+def pod_of_job(job="b1", namespace="ns", *, gates=(), phase="Running", labels=None):
+    """Return a pod of a Job (uid) with the label of a chunk of j1."""
+    body = gated_pod("render-0-abc", job=job, index=0, gates=gates, namespace=namespace)
+    body["metadata"]["labels"] = {"punctual.dev/job-uid": "j1"} if labels is None else labels
+    body["metadata"]["annotations"] |= {"punctual.dev/begin": "0", "punctual.dev/end": "1"}
+    body["spec"] |= {"containers": [{"name": "work", "resources": {"requests": {"cpu": "1"}}}]}
+    body["spec"] |= {} if gates else {"nodeName": "n1"}
+    return body | {"status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "ours", "cores"),
+    [
+        (pod_of_job(), True, 8.0),
+        (pod_of_job(job="b2"), False, 7.0),
+        (pod_of_job(namespace="other"), False, 7.0),
+        (pod_of_job(labels={}), False, 7.0),
+        (chunk_body(), False, 5.0),
+    ],
+    ids=["its Job's", "another Job's", "another namespace", "no label", "a chunk's by its name"],
+)
+@pytest.mark.parametrize("first", ["job", "pod"])
+def test_a_pod_is_a_chunk_of_an_ordinary_job_if_that_job_has_made_it(caches, pod, ours, cores, first):
+    if first == "job":
+        know_ordinary_job(caches)
+        told(caches, pod)
+    else:
+        told(caches, pod)
+        know_ordinary_job(caches)
+    assert bool(caches.pods.by_key) == ours
+    assert caches.pods.is_of_batch(pod["metadata"]["uid"]) == ours
+    assert left(caches) == cores
+
+
+def test_a_pod_of_a_job_is_no_chunk_of_a_job_with_pods_of_its_own(caches):
+    know_job(caches)
+    told(caches, pod_of_job())
+    assert caches.pods.by_key == {}
+    assert left(caches) == 7.0
+
+
+def test_a_pod_at_the_gate_takes_nothing_and_is_a_chunk_only_when_it_has_left_it(caches):
+    know_ordinary_job(caches)
+    waits = pod_of_job(gates=[GATE], phase="Pending")
+    told(caches, waits)
+    assert [pod.unit for pod in caches.batch.gated("b1")] == [0]
+    assert (caches.pods.by_key, left(caches)) == ({}, 8.0)
+    told(caches, pod_of_job())
+    assert caches.batch.gated("b1") == []
+    assert caches.listener.pods == ["ns/render Running"]
+    gone(caches, pod_of_job())
+    assert caches.listener.pods[-1] == "ns/render gone"
+
+
+def test_a_pod_that_goes_at_the_gate_is_forgotten(caches):
+    told(caches, pod_of_job(gates=[GATE]))
+    gone(caches, pod_of_job(gates=[GATE]))
+    assert caches.batch.gated("b1") == []
+    told(caches, pod_of_job(gates=[GATE]))
+    told(caches, pod_of_job(gates=[{"name": "another"}]))
+    assert caches.batch.gated("b1") == []

@@ -294,3 +294,25 @@ async def test_a_claim_for_one_pod_bounds_the_processors(desk):
     assert desk.ask(asked, decided=True).max_processors == 4
     desk.claims.observe_claim(VolumeClaim("ns", "data", "", None, frozenset({"ReadWriteOncePod"})), gone=False)
     assert desk.ask(asked, decided=True).max_processors == 1
+
+
+@pytest.mark.parametrize("owners", [[], [{"kind": "Job", "name": "j1", "uid": "b2"}]])
+@pytest.mark.parametrize("decided", [False, True])
+async def test_a_job_ref_that_is_not_the_owners_is_refused(desk, owners, decided):
+    body = job(jobRef={"name": "j1", "uid": "b1"})
+    body["metadata"]["ownerReferences"] = owners
+    reason, message = desk.ask(body, decided=decided).refusal
+    assert reason == reasons.INVALID_SPEC
+    assert message.startswith("spec.jobRef: ")
+    assert "leave it out" in message
+    assert desk.server.asked == []
+
+
+async def test_a_job_ref_of_the_owner_is_taken(desk):
+    body = job(jobRef={"name": "j1", "uid": "b1"})
+    body["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j1", "uid": "b1"}]
+    desk.ask(body)
+    await desk.answered()
+    taken = desk.ask(body)
+    assert taken.refusal is None
+    assert taken.unit_pods

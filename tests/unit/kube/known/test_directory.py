@@ -42,7 +42,7 @@ def directory():
 
 def test_a_status_of_ours_that_comes_back_is_no_change(directory):
     known = directory.jobs.observe(job())
-    assert known.owner == ("u1", "ns", "x", "main", 5)
+    assert known.owner == ("u1", "ns", "x", "main", 5, "")
     seen = []
     directory.listener.see_epoch = seen.append
     for epoch in (3, 3, 2, 4):
@@ -227,3 +227,43 @@ def test_a_refused_job_is_finished_and_has_not_ended(said, over, why):
     assert settled(body) == why
     del status["finishTime"]
     assert not ended(body)
+
+
+REF = {"jobRef": {"name": "x", "uid": "b1"}}
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "b1", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("spec", "owners", "owned"),
+    [
+        (REF, [OWNER], True),
+        (REF, [{**OWNER, "name": "y", "uid": "b0"}, OWNER], True),
+        ({}, None, True),
+        ({}, [OWNER], True),
+        (REF, None, False),
+        (REF, [{**OWNER, "uid": "b2"}], False),
+        ({"jobRef": {"name": "y", "uid": "b1"}}, [{**OWNER, "name": "y"}], False),
+        ({"jobRef": {"name": "x", "uid": "b1"}}, [{**OWNER, "name": "y"}], False),
+        ({"jobRef": "x"}, [OWNER], True),
+    ],
+    ids=["its owner", "more owners", "no ref", "an owner", "none", "other uid", "other name", "mixed", "unreadable"],
+)
+def test_a_job_has_the_pods_of_its_owner_alone(directory, spec, owners, owned):
+    known = directory.jobs.observe(job(spec=spec, **({"ownerReferences": owners} if owners else {})))
+    assert known.owned == owned
+    assert (directory.jobs.of_batch("b1") is known) == (owned and isinstance(spec.get("jobRef"), dict))
+    assert list(directory.jobs.of_batches()) == ([known] if directory.jobs.of_batch("b1") else [])
+
+
+def test_a_job_is_found_by_its_owner_until_it_is_gone_and_after_edits(directory):
+    directory.jobs.observe(job(spec=REF))
+    assert directory.jobs.of_batch("b1") is None
+    known = directory.jobs.observe(job(spec=REF, generation=2, ownerReferences=[OWNER]))
+    assert directory.jobs.of_batch("b1") is known
+    directory.jobs.observe(job(spec=REF, uid="u2", name="copy", ownerReferences=[OWNER]))
+    assert directory.jobs.of_batch("b1") is known, "the other one has another name"
+    directory.jobs.observe(job(spec=REF, generation=3))
+    assert directory.jobs.of_batch("b1") is None
+    directory.jobs.observe(job(spec=REF, generation=4, ownerReferences=[OWNER]))
+    directory.jobs.forget("u1")
+    assert list(directory.jobs.of_batches()) == []
