@@ -2,6 +2,7 @@
 
     leave       mark the claim, so that no replica leads, and wait until the leader has stopped
     release     finalizers of pools, taints of nodes, placeholders
+    suspend     Jobs with pods that wait at the gate, which nothing would open
     tell        which pods of jobs still run: they run on, and count when Punctual is installed again
 
 It can be repeated at any time. It does nothing while another installation leads in the cluster.
@@ -16,14 +17,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Final
 
 from punctual import errors, reasons
-from punctual.kube.api.resources import LEASES, NODES, PODS, POOLS, Resource
+from punctual.kube.api.resources import BATCH_JOBS, LEASES, NODES, PODS, POOLS, Resource
+from punctual.kube.cluster.batch_jobs import project_gated
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.pod_manifest import label
 from punctual.kube.election.claim import SHARED, Claim, Installation
+from punctual.kube.kinds.batch.contract import closing
 from punctual.kube.kinds.pools.pools import FINALIZER
 from punctual.kube.writes.operations import replace_list
-from punctual.labels import GROUP, JOB_LABEL, JOB_UID_LABEL, PLACEHOLDER, POOL_LABEL
+from punctual.labels import GATE, GROUP, JOB_LABEL, JOB_UID_LABEL, PLACEHOLDER, POOL_LABEL
 from punctual.scheduling.model.wording import some
 
 LOOK: Final = 0.5
@@ -38,6 +41,7 @@ FLUSH: Final = 5.0
 """Seconds for the events to be written."""
 NAMED: Final = 5
 """Maximum number of jobs that a message names."""
+PENDING: Final = "status.phase=Pending"
 ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 Tell = Callable[[str], object]
@@ -63,6 +67,7 @@ async def uninstall(client: ApiClient, installation: Installation, *, lease: str
     tell(f"{some(await _patch(client, POOLS, _without_finalizer), 'pool')} may be deleted at once.")
     tell(f"{some(await _patch(client, NODES, _without_taint), 'node')} lost the taint {POOL_LABEL}.")
     tell(f"{some(await _delete_placeholders(client, installation.namespace), 'placeholder')} deleted.")
+    await suspend_jobs(client, tell)
     await _tell_pods(client, pools, tell)
     await _patiently(claim.leave)  # until the replicas are gone
 
@@ -153,6 +158,34 @@ async def _delete_placeholders(client: ApiClient, namespace: str) -> int:
         except (errors.NotFound, errors.Replaced):
             continue
     return len(found)
+
+
+async def suspend_jobs(client: ApiClient, tell: Tell) -> None:
+    """Suspend the Jobs with pods that wait at the gate, and tell which. A Job of which all pods run is left alone."""
+    waiting: dict[str, str] = {}  # the Jobs' uids, by "namespace/name"
+    async for page in client.pages(PODS.path(), field_selector=PENDING):
+        for body in page.items:
+            meta = body["metadata"]
+            if pod := project_gated(body):
+                job = next(owner["name"] for owner in meta["ownerReferences"] if owner["uid"] == pod.job)
+                waiting[f"{pod.namespace}/{job}"] = pod.job
+    done = []
+    for key, uid in sorted(waiting.items()):
+        namespace, _, name = key.partition("/")
+        try:
+            await client.patch_merge(BATCH_JOBS.path(namespace=namespace, name=name), closing(uid))
+        except (errors.NotFound, errors.Replaced):
+            continue
+        except (errors.Invalid, errors.Forbidden) as error:
+            tell(f"The Job {key} was not suspended, so its pods wait at the gate {GATE}: {error}")
+        else:
+            done.append(key)
+    if done:
+        tell(
+            f"{some(len(done), 'Job')} suspended, because pods waited at the gate {GATE}: {_named(done)}. Kubernetes "
+            "ends those of their pods that run. To run a Job without Punctual, create it anew without the label "
+            f"{POOL_LABEL}."
+        )
 
 
 async def _tell_pods(client: ApiClient, pools: Mapping[str, Regarding], tell: Tell) -> None:

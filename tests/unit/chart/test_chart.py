@@ -225,6 +225,13 @@ def test_the_hook_that_uninstalls_runs_where_and_as_whom_the_operator_does(rende
     assert ours["command"][0] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
 
+def test_the_operator_and_the_hook_may_suspend_jobs_and_neither_create_nor_delete_them(render):
+    rules = [
+        rule for o in render() if o["kind"] == "ClusterRole" for rule in o["rules"] if "batch" in rule["apiGroups"]
+    ]
+    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [(["jobs"], ["list", "watch", "patch"])]
+
+
 @pytest.mark.parametrize("tag", ["", "1.2"])
 def test_an_image_by_digest_is_that_one_everywhere_whatever_the_tag(render, tag):
     image = {"repository": "registry.example.org:5000/lab/punctual", "tag": tag, "digest": DIGEST}
