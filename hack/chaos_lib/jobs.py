@@ -90,6 +90,8 @@ class Wish:
     deadlines: list[float] = field(default_factory=list)
     """Seconds after creation that were asked for, edits included."""
     deleted: bool = False
+    created: float | None = None
+    """When the Job was created that it is for. None: no Job is behind it."""
 
     @property
     def units(self) -> int:

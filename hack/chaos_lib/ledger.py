@@ -134,8 +134,14 @@ def audit(
         for check in (_history, _promise, _pods, _twice, _end):
             wrong += [f"{job.name}: {what}" for what in check(wish, job, own)]
         wrong += [f"{job.name}: {what}" for what in _late(job, own, reigns, silences)]
-    wrong += [f"{name}: was asked for and never seen" for name in wishes.keys() - seen]
+    unseen = sorted(wishes.keys() - seen)
+    # a Job may be deleted before it has a DivisibleJob
+    wrong += [f"{name}: was asked for and never seen" for name in unseen if not _may_be_unseen(wishes[name])]
     return wrong
+
+
+def _may_be_unseen(wish: Wish) -> bool:
+    return wish.deleted and wish.created is not None
 
 
 def _reigns(jobs: list[JobSeen]) -> list[tuple[float, float]]:
@@ -175,7 +181,7 @@ def _history(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
 
 def _promise(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
     """Check that what was promised is what was asked, at some time, and can be."""
-    created = parse_time(job.body["metadata"]["creationTimestamp"])
+    created = wish.created or parse_time(job.body["metadata"]["creationTimestamp"])
     for promised in {s["promise"]["deadline"] for _, s in job.statuses if "promise" in s}:
         after = parse_time(promised) - created
         if not any(abs(after - asked) <= ROUNDING for asked in wish.deadlines):
@@ -241,7 +247,7 @@ def _end(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
     if job.gone:
         if not wish.deleted:
             yield "it is gone, but was not deleted"
-        yield from (f"pod {pod.name} outlives it" for pod in pods if not pod.gone)
+        yield from (f"pod {pod.name} outlives it" for pod in pods if not pod.gone and not pod.of_job)
         return
     if wish.deleted:
         yield "it was deleted and is still there"
@@ -282,10 +288,11 @@ def _stays(pod: PodSeen) -> bool:
 def _accounts(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
     """Check a job that is said to be done."""
     status = job.status
-    whole = [{"begin": 0, "end": wish.units}]
+    units = wish.units if wish.created is None else job.body["spec"]["units"]  # a second promise may have fewer
+    whole = [{"begin": 0, "end": units}]
     if status.get("completed") != whole:
-        yield f"done, but accounted is {status.get('completed')} of {wish.units}"
-    if status.get("units", {}).get("done") != wish.units or status.get("chunks"):
+        yield f"done, but accounted is {status.get('completed')} of {units}"
+    if status.get("units", {}).get("done") != units or status.get("chunks"):
         yield f"done, but its status has {status.get('units')} and chunks {status.get('chunks')}"
     redo = wish.body["spec"].get("restart", "Redo") == "Redo"
     if "reduce" in wish.body["spec"]:
@@ -295,7 +302,7 @@ def _accounts(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
             yield f"done, but {len(results)} reduce pods are there that ended well"
             return
         yield from _results(wish, results[0].message, redo=redo)
-    elif redo and not job.gaps:
+    elif redo and not job.gaps and wish.created is None:
         worked = _units(({"begin": p.range[0], "end": p.range[1]} for p in pods if p.succeeded), wish.units)
         if missing := _units(whole, wish.units) - worked:
             yield f"done, but no pod that ended well had units {_short(missing)}"

@@ -48,6 +48,7 @@ RESULT_LOST: Final = "ResultLost"  # the API server refused the result that a ch
 RESULT_CUT: Final = "ResultCut"  # a result is longer than the kubelet passes on, so only a part arrived
 RESULT_NOT_TEXT: Final = "ResultNotText"  # a result has bytes that are not UTF-8, so other characters arrived
 INPUT_UNAVAILABLE: Final = "InputUnavailable"  # the input's server is not up, busy, or silent
+JOB_FAILED: Final = "JobFailed"  # the Job with the pods of a job has failed, as its own limits say
 INPUT_CHANGED: Final = "InputChanged"  # a chunk read another version of the input than the job began with
 FILE_FAULT: Final = "FileFault"  # a file that a worker wrote in PUNCTUAL_DIR is not a count; the last good value stays
 STATUS_UNREADABLE: Final = "StatusUnreadable"  # the status is not one that the operator writes

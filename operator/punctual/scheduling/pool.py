@@ -43,6 +43,7 @@ from punctual.scheduling.model.events import (
     Reported,
     ReservationApplied,
     ReservationDeleted,
+    UnitsCounted,
 )
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.pool_spec import UNREAD
@@ -232,6 +233,8 @@ class Pool:
                 self._jobs.applied(event)
             case JobDeleted(uid):
                 self._jobs.deleted(now, uid)
+            case UnitsCounted():
+                self._jobs.counted(now, event)
             case ReservationApplied():
                 self._reservations.apply(event)
             case ReservationDeleted(uid):

@@ -29,6 +29,8 @@ def end_of(world):
         if kind in WANTED:
             status = body.get("status") or {}
             spec = body.get("spec") if kind != "Lease" else None
+            if spec and "jobRef" in spec:  # the Job's uid, and its own clock
+                spec = {field: value for field, value in spec.items() if field not in {"jobRef", "deadlineTime"}}
             found[kind, name] = {"spec": spec, **{name: _wanted(name, status.get(name)) for name in WANTED[kind]}}
     kept = collections.Counter(_stays(path, body) for path, body in world.server.store.objects.items())
     return found | {("Pod", where): count for where, count in kept.items() if where}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
+from punctual.kube.cluster.batch_jobs import INDEX
 from punctual.labels import JOB_UID_LABEL
 from punctual.notation.duration import parse_time
 
@@ -29,6 +30,19 @@ class Stay:
 
 
 @dataclass
+class Run:
+    """A pod of a Job, or a chunk's, from the moment it may be placed. ``index``: of an Indexed Job; ``of``: its Job."""
+
+    name: str
+    of: str
+    index: str | None
+    begin: float
+    end: float = float("inf")
+    well: bool = False
+    leaves: bool = False
+
+
+@dataclass
 class Window:
     """A window of a reservation that has begun. ``nodes``: reserved processors by node."""
 
@@ -46,6 +60,7 @@ class History:
         self.counts = collections.Counter()
         self.listens = True
         self.stays = {}  # by uid of the pod
+        self.runs = {}  # by uid of the pod
         self.windows = {}  # by (uid of the reservation, start)
         self._now = now
         store.written.append(self._hear)
@@ -68,7 +83,19 @@ class History:
         for check in (_numbers, _KINDS.get(BY_RESOURCE[OURS, plural].kind, _nothing)):
             self.wrong += [f"{event.path.rpartition('/')[2]}: {what}" for what in check(before, now)]
 
+    def _note_run(self, event):
+        meta, body = event.body["metadata"], event.body
+        if JOB_UID_LABEL not in (meta.get("labels") or {}) or body["spec"].get("schedulingGates"):
+            return
+        owner, index = meta["ownerReferences"][0]["uid"], (meta.get("annotations") or {}).get(INDEX)
+        run = self.runs.setdefault(meta["uid"], Run(meta["name"], owner, index, self._now()))
+        if event.change == "DELETED" or body["status"]["phase"] in ENDED:
+            run.end = min(run.end, self._now())
+        run.leaves = run.leaves or "deletionTimestamp" in meta
+        run.well = run.well or body["status"]["phase"] == "Succeeded"
+
     def _note_pod(self, event):
+        self._note_run(event)
         meta, node = event.body["metadata"], event.body["spec"].get("nodeName")
         job = (meta.get("labels") or {}).get(JOB_UID_LABEL)
         if job is None or node is None:

@@ -1,7 +1,10 @@
 """The controller of ordinary Jobs (batch/v1), on the objects of the API server's model.
 
-A Job that is not suspended gets pods, at most `parallelism` at a time, each for an index that has not succeeded. A pod
-that failed, or went, has a successor after a while. A Job that is suspended loses its pods that run.
+A Job that is not suspended gets pods, at most `parallelism` at a time: each for an index that has not succeeded, or for
+any completion if it is not Indexed. A pod that failed, or went, counts against `backoffLimit`, and has a successor. A
+Job that is suspended loses its pods that run.
+
+An image `fails:TIMES-SECONDS` fails so many times, after so many seconds, and then succeeds.
 """
 
 import collections
@@ -12,6 +15,7 @@ import orjson
 from edge.apiserver import ENDED, Refused
 from edge.kinds import BY_RESOURCE
 from edge.virtual import BEGIN
+from punctual.kube.cluster.batch_jobs import INDEX
 from punctual.notation.duration import format_time
 
 JOB, POD = BY_RESOURCE["batch/v1", "jobs"], BY_RESOURCE["v1", "pods"]
@@ -27,6 +31,10 @@ class JobController:
     def __init__(self, loop, server, random):
         self._loop, self._server, self._random = loop, server, random
         self._failed = {}  # until when a failed pod has no successor, by its uid
+        self._succeeded = {}  # indexes that have, or uids of pods, by uid of the Job
+        self._lost = collections.Counter()  # pods that went before their end, by uid of the Job
+        self._removed = set()  # uids of pods that it has deleted itself
+        self._tries = collections.Counter()  # pods that an index has had, by uid of the Job and index
         self._looking = set()
         self._serial = 0
         server.store.written.append(self._hear)
@@ -47,6 +55,8 @@ class JobController:
         elif resource == POD.resource:
             for owner in meta.get("ownerReferences") or ():
                 if owner["kind"] == "Job":
+                    went = event.change == "DELETED" and event.body["status"]["phase"] not in ENDED
+                    self._lost[owner["uid"]] += went and meta["uid"] not in self._removed
                     self._soon(f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{owner['name']}")
 
     def _soon(self, path, seconds=None):
@@ -60,39 +70,46 @@ class JobController:
         if job is None or "deletionTimestamp" in job["metadata"] or _ended(job):
             return
         pods = self._pods(job)
-        active = {at: pod for at, pod in pods.items() if pod["status"]["phase"] not in ENDED}
-        if job["spec"].get("suspend"):
+        done = self._succeeded.setdefault(job["metadata"]["uid"], set())
+        done |= {_of(pod) for pod in pods.values() if pod["status"]["phase"] == "Succeeded"}
+        active = {at: pod for at, pod in pods.items() if _active(pod)}
+        failed = sum(pod["status"]["phase"] == "Failed" for pod in pods.values()) + self._lost[job["metadata"]["uid"]]
+        status = {"succeeded": len(done), "failed": failed}
+        if _indexed(job):
+            status["completedIndexes"] = ",".join(map(str, sorted(done)))
+        if begun := (job.get("status") or {}).get("startTime"):
+            status["startTime"] = begun
+        elif not job["spec"].get("suspend"):
+            status["startTime"] = format_time(BEGIN + self._loop.now)
+        if len(done) == job["spec"]["completions"]:
+            status["conditions"] = [{"type": "Complete", "status": "True"}]
+        elif failed > job["spec"].get("backoffLimit", 6):
+            said = {"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"}
+            status["conditions"] = [{"type": "Failed", "status": "True", **said}]
+        if job["spec"].get("suspend") or "conditions" in status:
             self._delete(active)
-            self._status(path, job, {})
-        elif (end := self._end_of(job, pods)) is None:
-            self._status(path, job, self._started(job, pods))
-            self._fill(path, job, pods, active)
-        else:
-            self._delete(active)
-            self._status(path, job, {**self._started(job, pods), "conditions": [{"type": end, "status": "True"}]})
+        if (job.get("status") or {}) != status:
+            self._server.set(JOB, path, status=status)
+        if not job["spec"].get("suspend") and "conditions" not in status:
+            self._fill(path, job, pods, active, done)
 
-    @staticmethod
-    def _end_of(job, pods):
-        """Return how a Job has ended; None: it has not."""
-        phases = collections.Counter(pod["status"]["phase"] for pod in pods.values())
-        if phases["Failed"] > job["spec"].get("backoffLimit", 6):
-            return "Failed"
-        return "Complete" if len(_done(pods)) == job["spec"]["completions"] else None
-
-    def _started(self, job, pods):
-        begun = (job.get("status") or {}).get("startTime") or format_time(BEGIN + self._loop.now)
-        return {"startTime": begun, "succeeded": len(_done(pods))}
-
-    def _fill(self, path, job, pods, active):
-        """Create pods for the indexes that have none."""
+    def _fill(self, path, job, pods, active, done):
+        """Create the pods that are missing."""
         now, waits = BEGIN + self._loop.now, {}
         for pod in pods.values():
             if pod["status"]["phase"] == "Failed":
-                waits[_index(pod)] = self._failed.setdefault(pod["metadata"]["uid"], now + BACK_OFF)
-        taken, room = _done(pods) | {_index(pod) for pod in active.values()}, job["spec"]["parallelism"] - len(active)
-        for index in range(job["spec"]["completions"]):
-            if index in taken or room < 1:
-                continue
+                until = self._failed.setdefault(pod["metadata"]["uid"], now + BACK_OFF)
+                at = _of(pod) if _indexed(job) else None
+                waits[at] = max(until, waits.get(at, 0.0))
+        room = job["spec"]["parallelism"] - len(active)
+        if _indexed(job):
+            taken = done | {_of(pod) for pod in active.values()}
+            missing = [index for index in range(job["spec"]["completions"]) if index not in taken]
+        else:
+            missing = [None] * (job["spec"]["completions"] - len(done) - len(active))
+        for index in missing:
+            if room < 1:
+                break
             if (left := waits.get(index, 0.0) - now) > 0:
                 self._soon(path, left + 0.01)
                 continue
@@ -100,23 +117,28 @@ class JobController:
             self._create(job, index)
 
     def _delete(self, pods):
-        for at in pods:
+        for at, pod in pods.items():
+            self._removed.add(pod["metadata"]["uid"])
             self._server.answer("DELETE", at, {}, {}, b"{}")
 
     def _create(self, job, index):
         meta, template = job["metadata"], copy.deepcopy(job["spec"]["template"])
         self._serial += 1
+        self._tries[meta["uid"], index] += 1
+        container = template["spec"]["containers"][0]
+        if container["image"].startswith("fails:"):
+            times, _, seconds = container["image"].removeprefix("fails:").partition("-")
+            container["image"] = f"runs:{seconds}-{int(self._tries[meta['uid'], index] <= int(times))}"
+        number = {} if index is None else {INDEX: f"{index}"}
         labels = {"batch.kubernetes.io/job-name": meta["name"], "batch.kubernetes.io/controller-uid": meta["uid"]}
         there = template.get("metadata") or {}
+        name = f"{meta['name']}{'' if index is None else f'-{index}'}-{self._serial:05d}"
         body = {
             "metadata": {
-                "name": f"{meta['name']}-{index}-{self._serial:05d}",
+                "name": name,
                 "namespace": meta["namespace"],
                 "labels": {**(there.get("labels") or {}), **labels},
-                "annotations": {
-                    **(there.get("annotations") or {}),
-                    "batch.kubernetes.io/job-completion-index": f"{index}",
-                },
+                "annotations": {**(there.get("annotations") or {}), **number},
                 "ownerReferences": [
                     {
                         "apiVersion": "batch/v1",
@@ -140,19 +162,20 @@ class JobController:
             and any(owner["uid"] == job["metadata"]["uid"] for owner in body["metadata"].get("ownerReferences") or ())
         }
 
-    def _status(self, path, job, status):
-        if (job.get("status") or {}) != status:
-            self._server.set(JOB, path, status=status)
+
+def _indexed(job):
+    return job["spec"].get("completionMode") == "Indexed"
 
 
-def _done(pods):
-    """Return the indexes that have succeeded."""
-    return {_index(pod) for pod in pods.values() if pod["status"]["phase"] == "Succeeded"}
+def _active(pod):
+    return pod["status"]["phase"] not in ENDED and "deletionTimestamp" not in pod["metadata"]
 
 
 def _ended(job):
     return any(one["status"] == "True" for one in (job.get("status") or {}).get("conditions") or ())
 
 
-def _index(pod):
-    return int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+def _of(pod):
+    """Return what a pod completes: an index, or one of any, which its uid stands for."""
+    index = pod["metadata"]["annotations"].get(INDEX)
+    return pod["metadata"]["uid"] if index is None else int(index)

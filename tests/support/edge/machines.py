@@ -71,7 +71,10 @@ class Machines:
         if resource == POD.resource:
             self._hear_pod(event)
             return
-        if event.change == "DELETED":
+        if event.change == "ADDED" and (owners := event.body["metadata"].get("ownerReferences")):
+            if owners[0]["uid"] not in {body["metadata"]["uid"] for body in self._server.store.objects.values()}:
+                self._loop.in_world(self._random.uniform(*COLLECT), self._collect, owners[0]["uid"])
+        elif event.change == "DELETED":
             self._loop.in_world(self._random.uniform(*COLLECT), self._collect, event.body["metadata"]["uid"])
         elif resource == NAMESPACE.resource and "deletionTimestamp" in event.body["metadata"]:
             self._loop.in_world(self._random.uniform(*COLLECT), self._empty, event.body["metadata"]["name"])

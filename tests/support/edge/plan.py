@@ -11,6 +11,7 @@ from cluster_model.clock import BEGIN, written
 
 from edge.applications import ALONE, LABEL, PACE
 from edge.machines import DEVICE
+from punctual.labels import COST_PER_UNIT, DEADLINE, POOL_LABEL
 from punctual.notation.duration import parse_time
 
 OURS = "punctual.dev/v1alpha1"
@@ -77,6 +78,7 @@ def draw(seed, *, restore=False):
     plan.acts += _reserved(random.Random(f"reserved {seed}"))
     plan.acts += _profiled(random.Random(f"profiled {seed}"))
     plan.acts += _held(random.Random(f"held {seed}"), plan.nodes)
+    plan.acts += _batches(random.Random(f"batch {seed}"))
     plan.acts += _equipped(random.Random(f"equipped {seed}"), plan)
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
     if restore:
@@ -93,7 +95,9 @@ def _gentle(plan):
 
 
 def _with_time(act):
-    if act.what == "edit deadline":
+    if act.what == "make batch job":
+        return _batch_with_time(act)
+    if act.what in {"edit deadline", "edit batch deadline"}:
         return replace(act, value=act.value + TIME)
     if act.what == "unmake" and act.target.startswith("reservations/"):
         return replace(act, at=act.at + TIME)  # a job that names it must have had its answer: a fault may delay that
@@ -107,6 +111,15 @@ def _with_time(act):
     deadline = wish.deadlines[0] + TIME
     body = {**wish.body, "spec": {**wish.body["spec"], "deadline": f"{deadline:.0f}s"}}
     return replace(act, value=replace(wish, body=body, deadlines=[deadline]))
+
+
+def _batch_with_time(act):
+    job, wish = act.value
+    if wish.expected == "refused":
+        return act
+    later = [deadline + TIME for deadline in wish.deadlines]
+    job["metadata"]["annotations"][DEADLINE] = f"{later[0]:.0f}s"
+    return replace(act, value=(job, replace(wish, deadlines=later)))
 
 
 def _is_window(act):
@@ -307,6 +320,67 @@ def _held(rng, nodes):
     return acts
 
 
+BATCHES = 0.25
+"""Part of the plans with ordinary Jobs."""
+
+
+def batch_job(name, completions, parallelism, deadline, *, image, cost):
+    """Return an ordinary Job with a deadline. ``cost`` is None: it is measured."""
+    container = {"name": "main", "image": image, "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
+    notes = {DEADLINE: deadline} | ({COST_PER_UNIT: cost} if cost else {})
+    meta = {"name": name, "namespace": SPACE, "labels": {POOL_LABEL: POOL}, "annotations": notes}
+    spec = {
+        "suspend": True,
+        "completions": completions,
+        "parallelism": parallelism,
+        "completionMode": "Indexed",
+        "backoffLimit": 50,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
+
+
+def _batches(rng):
+    """Return ordinary Jobs with deadlines, and what users do to them."""
+    if rng.random() >= BATCHES:
+        return []
+    acts = []
+    for number in range(rng.randint(1, 2)):
+        acts += _batch(rng, f"batch-{number}")
+    return acts
+
+
+def _batch(rng, name):
+    completions, parallelism, seconds = rng.randint(1, 12), rng.randint(1, 6), rng.choice((1, 2, 4))
+    hopeless = rng.random() < SELDOM
+    deadline = 4 if hopeless else round(completions * (seconds + 4) + rng.uniform(60, 160))
+    cost = None if rng.random() < SELDOM and not hopeless else f"{seconds}s"
+    image = f"fails:1-{seconds}" if rng.random() < SELDOM else f"runs:{seconds}-0"
+    job = batch_job(name, completions, parallelism, f"{deadline}s", image=image, cost=cost)
+    reasons = ("InfeasibleCapacity", "InfeasibleStartup")
+    if rng.random() < OFTEN:
+        job["spec"]["completionMode"] = "NonIndexed"
+    expected = "done"
+    if rng.random() < SELDOM and not hopeless:
+        job["spec"]["backoffLimit"] = rng.randint(0, 2)
+        expected, reasons = "either", (*reasons, "JobFailed")
+    if hopeless:
+        expected = "refused"
+    wish = Wish(name, "batch", {"spec": {"units": completions}}, expected, reasons, deadlines=[float(deadline)])
+    at = rng.uniform(2, 60)
+    acts = [Act(at, "make batch job", name, value=(job, wish))]
+    if rng.random() < SELDOM:
+        acts.append(Act(at + rng.uniform(0.1, 30), "suspend batch job", name, rng.uniform(1, 30)))
+    if rng.random() < SELDOM and not hopeless:
+        asked = round(deadline * rng.choice((0.1, 1.5)))
+        acts.append(Act(at + rng.uniform(0.1, 30), "edit batch deadline", name, value=asked))
+    if rng.random() < SELDOM:
+        acts.append(Act(at + rng.uniform(0.1, 30), "delete promise", name))
+    if rng.random() < SELDOM:
+        acts.append(Act(at + rng.uniform(0.1, 60), "delete batch job", name))
+    return acts
+
+
 EQUIPPED = 0.25
 """Part of the plans in which each processor has a device."""
 
@@ -353,7 +427,10 @@ COMPARED = 10
 """Of so many seeds one is compared with a run without faults."""
 TIME = 240
 """Seconds by which deadlines and windows are later there."""
-LASTING = {"create", "delete", "edit deadline", "make", "make pod", "unmake"}
+LASTING = {
+    "create", "delete", "edit deadline", "make", "make pod", "unmake", "make batch job", "delete batch job",
+    "edit batch deadline",
+}  # fmt: skip
 """What users do for good."""
 TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", "recreate pool", "hide devices"}
 """What takes capacity, or what jobs need."""

@@ -59,6 +59,7 @@ class World(Users, Faults):
         self.replicas, self.agents = {}, {}
         self.watches = {}  # by process
         self.wishes = {}  # by name
+        self.refused = set()  # names of Jobs that get no answer
         self.former = {}  # of jobs that are gone and have a namesake, by uid
         self.blind = False  # whether kopf sees nothing
         self.struck = []

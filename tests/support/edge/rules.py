@@ -3,7 +3,8 @@
 from chaos_lib import ledger
 
 from edge.applications import ALONE
-from edge.users import IN_SPACE
+from edge.plan import TAKING
+from edge.users import BATCH_JOBS, IN_SPACE
 from edge.virtual import BEGIN
 from punctual.control.phase import wrap
 from punctual.errors import Fenced
@@ -18,6 +19,9 @@ def broken(world, writes):
     wrong += world.history.wrong
     wrong += _crowded(world)
     wrong += _held(world)
+    wrong += _too_many(world)
+    wrong += _again(world)
+    wrong += _batches(world)
     wrong += _moved(world)
     wrong += _together(world)
     former = [(wish, scribe.jobs[uid]) for uid, wish in world.former.items() if uid in scribe.jobs]
@@ -87,6 +91,55 @@ LATE = 2.0
 """Seconds after the start of a window within which the last pod must have ended."""
 BEFORE = 60.0
 """Seconds before a window from which on a fault may keep a pod in it."""
+
+
+def _too_many(world):
+    """Return the moment at which more pods may run than the pool has processors, if there is one.
+
+    A node that was away, or a foreign pod, takes processors from chunks that run there.
+    """
+    if any(struck.name in TAKING for struck in world.struck):
+        return
+    room, runs = sum(map(int, world.plan.nodes.values())), list(world.history.runs.values())
+    for one in runs:
+        there = [run.name for run in runs if run.begin <= one.begin < run.end]
+        if len(there) > room:
+            yield f"{len(there)} pods at {one.begin - BEGIN:.2f}, where {room} processors are: {', '.join(there)}"
+            return
+
+
+def _again(world):
+    """Return the indexes of Jobs with two pods at a time, or with another one after it was done."""
+    for one in world.history.runs.values():
+        for run in world.history.runs.values():
+            if one is run or one.index is None or (one.of, one.index) != (run.of, run.index):
+                continue
+            if one.begin <= run.begin < one.end and not one.leaves:
+                yield f"index {one.index} runs twice: {one.name} and {run.name} at {run.begin - BEGIN:.2f}"
+            elif one.well and one.end <= run.begin:
+                yield f"index {one.index} is done by {one.name}, and runs again: {run.name}"
+
+
+def _batches(world):
+    """Return the Jobs that stand otherwise than their DivisibleJobs say, and pods that wait though nothing comes."""
+    for path, job in world.server.store.objects.items():
+        if not path.startswith(f"{BATCH_JOBS}/") or "deletionTimestamp" in job["metadata"]:
+            continue
+        name, notes = job["metadata"]["name"], job["metadata"].get("annotations") or {}
+        seen = world.scribe.job(name)
+        said, status = notes.get("punctual.dev/state"), (seen.status if seen and not seen.gone else {})
+        if name in world.refused:
+            if said != "Refused" or not job["spec"]["suspend"]:
+                yield f"{name}: the Job must be refused, and is {said}: {job['spec']['suspend']}"
+            continue
+        if said != status.get("state"):
+            yield f"{name}: the Job's annotation says {said}, its DivisibleJob is {status.get('state')}"
+        ends = [one["type"] for one in (job.get("status") or {}).get("conditions") or () if one["status"] == "True"]
+        wanted = {"Completed": ["Complete"], "Missed": ["Complete"], "Failed": ["Failed"]}.get(said, [])
+        if ends != wanted:
+            yield f"{name}: the DivisibleJob is {said}, and the Job {ends}: {job.get('status')}"
+        if said == "Refused" and not job["spec"].get("suspend"):
+            yield f"{name}: it is refused, and its Job is not suspended"
 
 
 def _crowded(world):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chaos_lib.jobs import Wish
 
-from edge.plan import OURS, POOL, SPACE, Act, Plan
+from edge.plan import OURS, POOL, SPACE, Act, Plan, batch_job
 
 NODES = {"n1": "1", "n2": "1"}
 SLOW = {"spec": {"containers": [{"name": "main", "image": "work:1.0"}]}}
@@ -63,30 +63,16 @@ def _made(at, kind, name, spec):
     return Act(at, "make", f"{kind.lower()}s/{name}", value=body)
 
 
-def _batch(at, name, *, completions, parallelism, deadline=200.0, seconds=2.0, code=0, refused=(), **annotations):
-    """Return the act that creates an ordinary Job with a deadline. Each of its pods runs for some seconds."""
-    container = {
-        "name": "main",
-        "image": f"runs:{seconds:g}-{code}",
-        "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
-    }
-    notes = {"punctual.dev/deadline": f"{deadline:.0f}s", "punctual.dev/cost-per-unit": f"{seconds:g}s", **annotations}
-    body = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": SPACE, "labels": {"punctual.dev/pool": POOL}, "annotations": notes},
-        "spec": {
-            "suspend": True,
-            "completions": completions,
-            "parallelism": parallelism,
-            "completionMode": "Indexed",
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-        },
-    }
-    wish = Wish(
-        name, "batch", {"spec": {"units": completions}}, "refused" if refused else "done", refused, deadlines=[deadline]
-    )
-    return Act(at, "make batch job", name, value=(body, wish))
+def _batch(at, name, *, completions, parallelism, deadline=200.0, image="runs:2-0", cost="2s", **more):
+    """Return the act that creates an ordinary Job with a deadline.
+
+    ``expected`` and ``reasons``: as of its wish; ``answered`` is False: it gets no DivisibleJob.
+    """
+    expected, reasons, answered = more.pop("expected", "done"), more.pop("reasons", ()), more.pop("answered", True)
+    job = batch_job(name, completions, parallelism, f"{deadline:.0f}s", image=image, cost=cost)
+    job["spec"].update(more)
+    wish = Wish(name, "batch", {"spec": {"units": completions}}, expected, reasons, deadlines=[deadline])
+    return Act(at, "make batch job", name, value=(job, wish if answered else None))
 
 
 HELD = (
@@ -262,10 +248,79 @@ STORIES = {
         Act(60, "evict"),
     ),
     "an ordinary Job that cannot be promised stays suspended": _plan(
-        _batch(3, "hopeless", completions=60, parallelism=2, deadline=20, refused=("InfeasibleCapacity",)),
+        _batch(3, "hopeless", completions=60, parallelism=2, deadline=20, expected="refused",
+               reasons=("InfeasibleCapacity",)),
     ),
     "the pods of an ordinary Job fail until its controller gives up": _plan(
-        _batch(3, "broken", completions=3, parallelism=3, code=1, refused=("Suspended",)),
+        _batch(3, "broken", completions=3, parallelism=3, image="runs:2-1", backoffLimit=4,
+               expected="failed", reasons=("JobFailed",)),
+        _batch(60, "next", completions=4, parallelism=2),
+    ),
+    "each index of an ordinary Job fails twice": _plan(
+        _batch(3, "flaky", completions=3, parallelism=3, image="fails:2-2"),
+    ),
+    "an ordinary Job is suspended, and goes on": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2),
+        Act(12, "suspend batch job", "nightly", 20),
+        compared=True,
+    ),
+    "an ordinary Job is suspended and goes on while nothing leads": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2),
+        Act(11, "kill", "leader", 20),
+        Act(12, "suspend batch job", "nightly", 12),
+    ),
+    "the deadline of an ordinary Job is edited": _plan(
+        _batch(3, "nightly", completions=16, parallelism=2, deadline=100),
+        Act(10, "edit batch deadline", "nightly", value=120),
+        Act(15, "edit batch deadline", "nightly", value=16),
+    ),
+    "an ordinary Job is refused, and its deadline is edited": _plan(
+        _batch(3, "nightly", completions=16, parallelism=2, deadline=20, reasons=("InfeasibleCapacity",)),
+        Act(10, "edit batch deadline", "nightly", value=120),
+    ),
+    "an ordinary Job is measured and refused, and its deadline is edited": _plan(
+        _batch(3, "nightly", completions=16, parallelism=2, deadline=30, cost=None,
+               reasons=("InfeasibleCapacity", "InfeasibleStartup")),
+        Act(40, "edit batch deadline", "nightly", value=200),
+    ),
+    "an ordinary Job is measured": _plan(_batch(3, "nightly", completions=10, parallelism=2, cost=None)),
+    "an ordinary Job is deleted under way": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2),
+        Act(14, "delete batch job", "nightly"),
+        _batch(15, "next", completions=8, parallelism=2, deadline=60),
+    ),
+    "an ordinary Job is deleted as it is asked for": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2),
+        Act(3.05, "delete batch job", "nightly"),
+    ),
+    "the promise of an ordinary Job is deleted, and asked for again": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2),
+        Act(14, "delete promise", "nightly"),
+    ),
+    "the promise of a Job without indexes is deleted, and asked for again": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2, completionMode="NonIndexed"),
+        Act(14, "delete promise", "nightly"),
+    ),
+    "an ordinary Job without indexes": _plan(
+        _batch(3, "any", completions=9, parallelism=3, completionMode="NonIndexed"),
+        Act(12, "evict"),
+        Act(14, "kill", "leader", 4),
+    ),
+    "a DivisibleJob of an ordinary Job's name is there already": _plan(
+        _job(3, "nightly", units=20),
+        _batch(5, "nightly", completions=4, parallelism=2, answered=False),
+    ),
+    "a leader goes as it opens an ordinary Job": _plan(
+        *(_batch(at - 0.5, f"job-{at:.0f}", completions=4, parallelism=2, deadline=300) for at in (10, 30, 50, 70)),
+        *(Act(at + late, "kill", "leader", 2) for at, late in ((10, 0.1), (30, 0.25), (50, 0.4), (70, 0.8))),
+    ),
+    "the leader's watches are silent while pods of an ordinary Job come to the gate": _plan(
+        _batch(5, "nightly", completions=10, parallelism=3),
+        Act(5.5, "deaf watches", "leader", 30),
+    ),
+    "a node goes under the pods of an ordinary Job": _plan(
+        _batch(3, "nightly", completions=16, parallelism=4),
+        Act(12, "node down", "n1", 30),
     ),
     "aligned slices stay where they are under the next leaders, and under other agents": _plan(
         *ALIGNED,

@@ -3,6 +3,8 @@
 import dataclasses
 
 from edge.plan import OURS, POOL, SPACE
+from punctual.labels import DEADLINE
+from punctual.notation.duration import parse_time
 
 IN_SPACE = f"/apis/{OURS}/namespaces/{SPACE}"
 JOBS = f"{IN_SPACE}/divisiblejobs"
@@ -39,8 +41,38 @@ class Users:
     def _make_batch_job(self, act):
         """Create an ordinary Job. ``act.value``: the Job, and the wish for its DivisibleJob."""
         job, wish = act.value
-        if self._ask("POST", BATCH_JOBS, job):
-            self.wishes[act.target] = dataclasses.replace(wish, deadlines=list(wish.deadlines))
+        code, made = self.call("POST", BATCH_JOBS, job)
+        if code < REFUSED:
+            if wish is None:
+                self.refused.add(act.target)
+                return
+            created = parse_time(made["metadata"]["creationTimestamp"])
+            wish = dataclasses.replace(wish, deadlines=list(wish.deadlines), created=created)
+            if any(act.what == "recreate pool" for act in self.plan.acts):
+                wish.reasons += ("PoolNotFound", "PoolDeleted")
+            self.wishes[act.target] = wish
+
+    def _delete_batch_job(self, act):
+        if self._ask("DELETE", f"{BATCH_JOBS}/{act.target}"):
+            self.wishes[act.target].deleted = True
+
+    def _suspend_batch_job(self, act):
+        path = f"{BATCH_JOBS}/{act.target}"
+        if (self._there(BATCH_JOBS).get(act.target) or {"spec": {"suspend": True}})["spec"]["suspend"]:
+            return None
+        self.call("PATCH", path, {"spec": {"suspend": True}})
+        return lambda: self.call("PATCH", path, {"spec": {"suspend": False}})
+
+    def _edit_batch_deadline(self, act):
+        notes = {DEADLINE: f"{act.value}s"}
+        if self._ask("PATCH", f"{BATCH_JOBS}/{act.target}", {"metadata": {"annotations": notes}}):
+            self.wishes[act.target].deadlines.append(float(act.value))
+
+    def _delete_promise(self, act):
+        """Delete the DivisibleJob of an ordinary Job. Another one is asked for."""
+        there = self._there(JOBS).get(act.target)
+        if there and self._ask("DELETE", f"{JOBS}/{act.target}"):
+            self.former[there["metadata"]["uid"]] = dataclasses.replace(self.wishes[act.target], deleted=True)
 
     def _make_pod(self, act):
         self._ask("POST", f"{NAMESPACES}/{SPACE}/pods", act.value)
@@ -108,7 +140,7 @@ class Users:
 
     def _namespace_goes(self, _):
         """Delete the namespace with all that is in it. It comes again."""
-        there = self._there(JOBS)
+        there = self._there(JOBS) | self._there(BATCH_JOBS)
         for name, wish in self.wishes.items():
             wish.deleted = wish.deleted or name in there
         self._ask("DELETE", f"{NAMESPACES}/{SPACE}")

@@ -56,6 +56,12 @@ class BatchJob(NamedTuple):
     """The operator has let it begin, and has not suspended it since."""
     ended: str
     """Complete or Failed; empty: it goes on."""
+    why: str
+    """Why it has failed, as its controller says."""
+    succeeded: int
+    """How many of its pods have, as its controller counts."""
+    done: str
+    """Its indexes that are completed, such as "0-3,5". Empty: none, or it is not Indexed."""
     deleting: bool
     owner: str
     """Kind of the controller that made it, such as CronJob. Empty: none did."""
@@ -94,7 +100,8 @@ def project_job(body: Json) -> BatchJob | None:
     if not pool:
         return None
     controller = next((o["kind"] for o in meta.get("ownerReferences") or () if o.get("controller")), "")
-    ends = (c["type"] for c in status.get("conditions") or () if c["status"] == "True")
+    ends = [c for c in status.get("conditions") or () if c["status"] == "True" and c["type"] in {"Complete", "Failed"}]
+    end = ends[0] if ends else {}
     return BatchJob(
         uid=meta["uid"],
         namespace=meta["namespace"],
@@ -108,7 +115,10 @@ def project_job(body: Json) -> BatchJob | None:
         indexed=spec.get("completionMode") == "Indexed",
         suspended=bool(spec.get("suspend")),
         opened=notes.get(OPENED) == meta["uid"],  # a copy of it has another uid
-        ended=next((end for end in ends if end in {"Complete", "Failed"}), ""),
+        ended=end.get("type", ""),
+        why=f"{end.get('reason', '')}: {end.get('message', '')}",
+        succeeded=status.get("succeeded") or 0,
+        done=status.get("completedIndexes") or "",
         deleting="deletionTimestamp" in meta,
         owner=controller,
         manager=_manager(spec, labels),

@@ -104,7 +104,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
             rates,
             Jobs(tools, fence, gate, runners, actors=actors, guests=guests, pods=pods),
         ),
-        (OrdinaryJobs(tools, runners.gated),),
+        (OrdinaryJobs(tools, runners.gated, actors),),
     )
     return Parts(
         tools=tools,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from punctual import reasons
 from punctual.scheduling.chunks import ledger
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.model.events import JobApplied
+from punctual.scheduling.model.events import JobApplied, UnitsCounted
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.node_rules import NodeRules
 from punctual.scheduling.state.job_state import JobState
@@ -82,6 +82,16 @@ class JobEvents:
         self.lifecycle.note_end(st)
         if not record.ended and record.observed_generation < st.asked.generation:
             self.state.edits[st.job.uid] = None
+
+    def counted(self, now: float, event: UnitsCounted) -> None:
+        """Take in what the controller of a Job has counted."""
+        st = self.state.jobs.get(event.uid)
+        if st is None or st.record.ended:
+            return
+        if event.failed:
+            self.lifecycle.fail(now, st, reasons.JOB_FAILED, event.failed)
+        else:
+            self.lifecycle.count(now, st, event.done)
 
     def deleted(self, now: float, uid: str) -> None:
         """Forget a job, and end its pods."""

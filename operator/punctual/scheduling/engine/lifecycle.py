@@ -10,6 +10,7 @@ from punctual.scheduling.engine.measurements import Measurements
 from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.timing import BLOCKED
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.endings import Endings
@@ -81,6 +82,23 @@ class Lifecycle:
         self._forget(st, chunk)
         self.endings.leave(now, pod, st.job.retention)
         self._maybe_finish(done, st)
+
+    def count(self, now: float, st: JobState, done: Ranges) -> None:
+        """Account units that are done although no chunk of theirs was seen to end: pods of an earlier record did them.
+
+        A chunk with a pod that was seen is left to what is seen of that.
+        """
+        for chunk in st.record.chunks:
+            if st.watch(chunk).pod is None and done & Ranges.of((chunk.begin, chunk.end)):
+                self.end_pod(now, st, chunk)
+                st.record = ledger.account(st.record, chunk)
+                self._forget(st, chunk)
+        st.record = st.record._replace(
+            completed=st.record.completed | (done & ledger.remaining(st.job.units, st.record))
+        )
+        self.state.touch(st)
+        self.state.outdated.work_changed()
+        self._maybe_finish(now, st)
 
     def see_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> bool:
         """Check which version of the input a chunk has read; return whether the chunk continues.

@@ -19,6 +19,7 @@ from punctual.scheduling.model.events import (
     Reported,
     ReservationApplied,
     ReservationDeleted,
+    UnitsCounted,
 )
 
 
@@ -31,6 +32,8 @@ def key_of(event: Event) -> Hashable:  # noqa: C901, PLR0911  one line for each 
             return ("job", event.job.uid)
         case JobDeleted():
             return ("job", event.uid)
+        case UnitsCounted():
+            return ("counted", event.uid)
         case PodObserved():
             return ("pod", event.uid)
         case PodGone():

@@ -10,6 +10,7 @@ from punctual.scheduling.model import pod_reasons
 from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Transfer
 from punctual.scheduling.model.node_rules import HostPort, Taint
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.resources import Resources
 from punctual.scheduling.model.wording import SAID, last_words, span
@@ -49,6 +50,17 @@ class JobDeleted:
     """The job is deleted or being deleted: it owns nothing any more, and its pods are ended."""
 
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsCounted:
+    """What the controller of a Job counts of a job with the Job's pods, whatever was seen of these."""
+
+    uid: str
+    done: Ranges
+    """Units of which a pod has succeeded."""
+    failed: str = ""
+    """Why the Job has failed. Empty: it has not."""
 
 
 class ResultFault(NamedTuple):
@@ -354,6 +366,7 @@ Event = (
     PoolApplied
     | JobApplied
     | JobDeleted
+    | UnitsCounted
     | ReservationApplied
     | ReservationDeleted
     | PodObserved

@@ -11,12 +11,13 @@ import orjson
 import structlog
 
 from punctual import reasons
+from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.gated_pods import GatedPods
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import BATCH_JOBS, JOBS
 from punctual.kube.cluster.batch_jobs import SAID, BatchJob
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.kinds.batch.contract import closing, divisible_job, edited, gated, opening, refusal
+from punctual.kube.kinds.batch.contract import closing, divisible_job, done, edited, gated, opening, refusal
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Signal
 from punctual.kube.known.translate import explanation, job_state
@@ -24,6 +25,7 @@ from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import Annotate, CreateObject, Outcome, Patch
 from punctual.labels import ETA, MESSAGE, OFFER, SLACK, STATE
 from punctual.notation.duration import format_duration, format_time
+from punctual.scheduling.model.events import UnitsCounted
 from punctual.scheduling.model.job import JobRecord
 
 EVERY: Final = 30.0
@@ -48,8 +50,9 @@ class OrdinaryJobs:
 
     resource = BATCH_JOBS
 
-    def __init__(self, tools: Tools, gated: GatedPods) -> None:
+    def __init__(self, tools: Tools, gated: GatedPods, actors: PoolActors) -> None:
         self._tools = tools
+        self._actors = actors
         self._jobs = tools.directory.jobs
         self._cache = tools.caches.batch
         self._gated = gated
@@ -137,6 +140,7 @@ class OrdinaryJobs:
         record = known.term.record
         if record is None or record.admitted is None:
             return
+        self._count(job, known, record)
         state = job_state(record)
         self._mirror(job, record, state)
         goes_on = state in GOES_ON and (record.admitted.status == "True" or state == "Measuring")
@@ -147,6 +151,16 @@ class OrdinaryJobs:
         elif not record.ended and (edit := edited(job, orjson.loads(known.spec), refused=state == "Refused")):
             path = JOBS.path(namespace=known.namespace, name=known.name)
             self._submit(job, Patch(path, {"metadata": {"uid": known.uid}, "spec": edit}))
+
+    def _count(self, job: BatchJob, known: KnownJob, record: JobRecord) -> None:
+        """Tell the pool what the Job's controller counts, where that is more than what was seen of pods."""
+        pool = known.term.pool
+        if pool is None or record.ended or not (job.ended or job.succeeded > record.completed.total):
+            return
+        counted = done(job, known.owner.units)
+        failed = f"the Job has failed: {job.why}" if job.ended == "Failed" else ""
+        if failed or counted - record.completed:
+            self._actors.tell(pool, UnitsCounted(known.uid, counted, failed))
 
     def _mirror(self, job: BatchJob, record: JobRecord, state: str) -> None:
         said = explanation(record)

@@ -15,6 +15,7 @@ from punctual.kube.cluster.requests import requested
 from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, OPENED, PROFILE
 from punctual.notation.duration import format_time, parse_duration, parse_time
 from punctual.notation.quantity import format_bytes, format_cores
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.resources import Resources
 
 RETRIES: Final = 1000
@@ -86,7 +87,7 @@ def divisible_job(job: BatchJob) -> Json:
     asked, template = dict(job.asked), orjson.loads(job.template)
     spec: Json = {
         "pool": job.pool,
-        "units": job.completions,
+        "units": job.completions if job.indexed or job.completions is None else job.completions - job.succeeded,
         "deadlineTime": format_time(due(job)),
         "processors": {"max": _most(job)},
         "chunkRetries": RETRIES,
@@ -106,6 +107,16 @@ def _most(job: BatchJob) -> int:
     return min(job.parallelism, MAX_PROCESSORS)
 
 
+def done(job: BatchJob, units: int) -> Ranges:
+    """Return the units of its DivisibleJob that a Job has done for certain."""
+    if job.ended == "Complete":  # with its successPolicy, some have not run
+        return Ranges.of((0, units))
+    if not job.indexed or job.completions is None:
+        return Ranges()
+    parts = (part.partition("-") for part in job.done.split(",") if part)
+    return Ranges.of(*((int(first), int(last or first) + 1) for first, _, last in parts)) & Ranges.of((0, units))
+
+
 def edited(job: BatchJob, spec: Mapping[str, Any], *, refused: bool) -> Json:
     """Return what a Job asks for that the spec of its DivisibleJob does not say yet. A flawed edit asks for nothing.
 
@@ -121,7 +132,7 @@ def edited(job: BatchJob, spec: Mapping[str, Any], *, refused: bool) -> Json:
         except UserError:
             wanted = {}
     if job.opened and not refused:
-        wanted["suspend"] = job.suspended or job.ended == "Failed"
+        wanted["suspend"] = job.suspended
     there = {"suspend": False, **spec}
     return {field: value for field, value in wanted.items() if _differs(there.get(field), value)}
 
