@@ -34,6 +34,7 @@ from punctual.scheduling.model.actions import (
     SendSetPoint,
     StopPod,
     StoreResult,
+    WithdrawChunk,
     WritePool,
     WriteStatus,
 )
@@ -613,6 +614,10 @@ class World:
                     self.pool_record = record
             case CreateChunk(uid, chunk):
                 self._create(uid, chunk)
+            case WithdrawChunk(uid, chunk):
+                if f"{uid}-{chunk.kind}-{chunk.begin}-{chunk.attempt}" not in self.pods:
+                    refused = {"kind": chunk.kind, "begin": chunk.begin, "attempt": chunk.attempt}
+                    self.inbox.append(CreateRefused(job=uid, message="", taken=True, **refused))
             case StopPod(_, name, uid):
                 pod = self.pods.get(name)
                 if pod and pod.uid == uid:

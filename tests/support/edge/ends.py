@@ -59,6 +59,7 @@ def differences(faulty, plain):
     ]
 
 
+GIVEN = {"delete", "recreate", "suspend batch job", "delete batch job", "delete promise", "edit batch deadline"}
 MORE = {"pods": 1, "events": 1, "configmaps": 0}
 """Creates and deletes that a fault may cause for each job."""
 
@@ -68,7 +69,7 @@ def surplus(world, plain):
 
     What users do is theirs: jobs that they delete or create again are left out.
     """
-    given = {act.target for act in world.plan.acts if act.what in {"delete", "recreate"}}
+    given = {act.target for act in world.plan.acts if act.what in GIVEN}
     faults = len(world.struck)
     for key, count in sorted(world.history.counts.items()):
         change, plural, owner = key

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
 from punctual.kube.cluster.batch_jobs import INDEX
-from punctual.labels import JOB_UID_LABEL
+from punctual.labels import JOB_UID_LABEL, KIND_LABEL
 from punctual.notation.duration import parse_time
 
 CHANGES = {"ADDED": "created", "DELETED": "deleted"}
@@ -40,6 +40,7 @@ class Run:
     end: float = float("inf")
     well: bool = False
     leaves: bool = False
+    guest: bool = False
 
 
 @dataclass
@@ -89,6 +90,7 @@ class History:
             return
         owner, index = meta["ownerReferences"][0]["uid"], (meta.get("annotations") or {}).get(INDEX)
         run = self.runs.setdefault(meta["uid"], Run(meta["name"], owner, index, self._now()))
+        run.guest = meta["labels"][KIND_LABEL] == "Guest"
         if event.change == "DELETED" or body["status"]["phase"] in ENDED:
             run.end = min(run.end, self._now())
         run.leaves = run.leaves or "deletionTimestamp" in meta

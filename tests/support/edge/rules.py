@@ -100,7 +100,8 @@ def _too_many(world):
     """
     if any(struck.name in TAKING for struck in world.struck):
         return
-    room, runs = sum(map(int, world.plan.nodes.values())), list(world.history.runs.values())
+    room, runs = sum(map(int, world.plan.nodes.values())), world.history.runs.values()
+    runs = [run for run in runs if not run.guest]
     for one in runs:
         there = [run.name for run in runs if run.begin <= one.begin < run.end]
         if len(there) > room:

@@ -279,7 +279,7 @@ STORIES = {
         Act(10, "edit batch deadline", "nightly", value=120),
     ),
     "an ordinary Job is measured and refused, and its deadline is edited": _plan(
-        _batch(3, "nightly", completions=16, parallelism=2, deadline=30, cost=None,
+        _batch(3, "nightly", completions=16, parallelism=2, deadline=20, cost=None,
                reasons=("InfeasibleCapacity", "InfeasibleStartup")),
         Act(40, "edit batch deadline", "nightly", value=200),
     ),

@@ -42,6 +42,7 @@ from punctual.scheduling.model.actions import (
     SendSetPoint,
     StopPod,
     StoreResult,
+    WithdrawChunk,
     WritePool,
     WriteStatus,
 )
@@ -81,6 +82,9 @@ class PoolExecutor:
                 self._write_pool(action)
             case CreateChunk():
                 self._start(action)
+            case WithdrawChunk(job, chunk):
+                if no_pod := self._runners.gated.withdraw(job, chunk):
+                    self._mailbox.put(no_pod)
             case EndPod(uid=uid) | StopPod(uid=uid):
                 for operation in self._runners.runner_of_pod(uid).end(action):
                     tools.writer.submit(self._key_of(uid), operation)

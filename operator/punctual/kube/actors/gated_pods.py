@@ -34,7 +34,8 @@ class GatedPods:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._waiting: dict[str, dict[tuple[str, int, int], Chunk]] = {}  # chunks without a pod, by job (uid) and key
-        self._chosen: dict[str, set[str]] = {}  # pods (uid) at the gate with a start on its way, by job
+        self._started: dict[str, tuple[str, Chunk]] = {}  # by pod (uid), until it is seen: its job, and its chunk
+        self._written: set[str] = set()  # those of them of which the start was written
 
     def start(self, known: KnownJob, chunk: Chunk, processor: PoolSpec) -> list[Operation] | CreateRefused:  # noqa: ARG002
         """Return the start of a pod, if there is one. Otherwise `arrived` submits it."""
@@ -59,24 +60,51 @@ class GatedPods:
         """Yield that a pod was refused. One that is gone has a successor, which its chunk waits for."""
         start, job = outcome.operation, outcome.key.name
         assert isinstance(start, StartPod)
+        if outcome.result == "done":
+            self._written.add(start.pod)
+            return
+        self._started.pop(start.pod, None)
         chunk = start.chunk
-        if outcome.result == "refused":
-            self._chosen.get(job, set()).discard(start.pod)
-            yield CreateRefused(
-                job=job,
-                kind=chunk.kind,
-                begin=chunk.begin,
-                attempt=chunk.attempt,
-                message=outcome.message,
-            )
-        elif outcome.result == "gone" and (known := self._tools.directory.jobs.get(job)) is not None:
+        if outcome.result == "gone" and self._is_recorded(job, chunk):
             self._waiting.setdefault(job, {})[chunk.key] = chunk
-            self.arrived(known.owner.batch)  # the successor may have come before
+            self.arrived(self._tools.directory.jobs[job].owner.batch)  # the successor may have come before
+        else:
+            yield _no_pod(job, chunk, outcome.message, taken=outcome.result == "gone")
+
+    def lost(self) -> Iterator[CreateRefused]:
+        """Yield the chunks of pods that have started and went before they were seen.
+
+        An informer that was cut off tells nothing of such a pod but that none waits at the gate.
+        """
+        pods = self._tools.caches.pods
+        gated = {pod.uid for job in {job for job, _ in self._started.values()} for pod in self._gated_of(job)}
+        for pod in [pod for pod in self._written if pod not in gated]:
+            self._written.discard(pod)
+            job, chunk = self._started.pop(pod, ("", None))
+            if chunk is not None and pods.job_of(pod) is None:
+                yield _no_pod(job, chunk, "its pod has started, and was gone before it was seen", taken=True)
+
+    def withdraw(self, job: str, chunk: Chunk) -> CreateRefused | None:
+        """Do not start a chunk. Return that it has no pod; None: its start was submitted."""
+        self._waiting.get(job, {}).pop(chunk.key, None)
+        if any((uid, started.key) == (job, chunk.key) for uid, started in self._started.values()):
+            return None
+        return _no_pod(job, chunk, "", taken=True)
 
     def forget(self, job: str) -> None:
         """Forget a job (uid)."""
         self._waiting.pop(job, None)
-        self._chosen.pop(job, None)
+        self._started = {pod: started for pod, started in self._started.items() if started[0] != job}
+        self._written &= self._started.keys()
+
+    def _is_recorded(self, job: str, chunk: Chunk) -> bool:
+        known = self._tools.directory.jobs.get(job)
+        record = known.term.record if known else None
+        return record is not None and any(one.key == chunk.key for one in record.chunks)
+
+    def _gated_of(self, job: str) -> list[GatedPod]:
+        known = self._tools.directory.jobs.get(job)
+        return self._tools.caches.batch.gated(known.owner.batch) if known else []
 
     def _starts(self, known: KnownJob) -> Iterator[StartPod]:
         """Yield the starts of chunks that have waited and have a pod now."""
@@ -85,16 +113,13 @@ class GatedPods:
         recorded = {chunk.key for chunk in record.chunks} if record else set()
         for key in waiting.keys() - recorded:
             del waiting[key]
-        gated = self._tools.caches.batch.gated(known.owner.batch)
-        # until a pod is seen to have left the gate, no other chunk gets it
-        chosen = self._chosen[known.uid] = self._chosen.get(known.uid, set()) & {pod.uid for pod in gated}
-        free = [pod for pod in gated if pod.uid not in chosen]
+        free = [pod for pod in self._tools.caches.batch.gated(known.owner.batch) if pod.uid not in self._started]
         for key, chunk in list(waiting.items()):
             pod = next(_fitting(free, chunk), None)
             if pod is not None:
                 free.remove(pod)
                 del waiting[key]
-                chosen.add(pod.uid)
+                self._started[pod.uid] = known.uid, chunk
                 yield self._start(known, chunk, pod)
         if not waiting:
             del self._waiting[known.uid]
@@ -126,3 +151,10 @@ class GatedPods:
 def _fitting(pods: Iterable[GatedPod], chunk: Chunk) -> Iterator[GatedPod]:
     """Yield the pods that may do a chunk."""
     return (pod for pod in pods if pod.unit is None or pod.unit == chunk.begin)
+
+
+def _no_pod(job: str, chunk: Chunk, message: str, *, taken: bool) -> CreateRefused:
+    """Return that a chunk has no pod. ``taken``: the next one need not wait."""
+    return CreateRefused(
+        job=job, kind=chunk.kind, begin=chunk.begin, attempt=chunk.attempt, message=message, taken=taken
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from punctual import reasons
 from punctual.scheduling.chunks import ledger, life
 from punctual.scheduling.engine.measurements import Measurements
-from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult
+from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult, WithdrawChunk
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion
 from punctual.scheduling.model.ranges import Ranges
@@ -157,10 +157,12 @@ class Lifecycle:
 
     def end_pod(self, now: float, st: JobState, chunk: Chunk) -> None:
         """End the pod of a chunk. One that was never seen is ended when it appears."""
-        if (pod := st.watch(chunk).pod) is None:
-            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
-        else:
+        if (pod := st.watch(chunk).pod) is not None:
             self.endings.end(now, pod)
+        elif st.job.unit_pods:  # nothing ends a pod of a Job: if it has started, it keeps its processor
+            self.state.outbox.add(WithdrawChunk(st.job.uid, chunk))
+        else:
+            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
 
     def end_and_lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True

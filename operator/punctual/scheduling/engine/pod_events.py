@@ -186,8 +186,18 @@ class PodEvents:
         st = self.state.jobs.get(event.job)
         chunk = st.chunk(event.kind, event.begin, event.attempt) if st else None
         if st is None or chunk is None:
+            self._withdrawn(event)
             return
         self.state.processors.leave(self.state.occupant(event.job, chunk))
         self.lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
         if not event.taken:
             st.refused_until, st.refused_for = now + BLOCKED, reasons.POD_REFUSED
+
+    def _withdrawn(self, event: CreateRefused) -> None:
+        """Free the processor of a chunk that was withdrawn, unless its pod was seen meanwhile."""
+        occupant = Occupant(event.job, event.kind, event.begin, event.attempt)
+        seen = (pod for pod in self.state.pods.seen.values() if not pod.over)
+        if any(Occupant(pod.job, pod.kind, pod.begin, pod.attempt) == occupant for pod in seen):
+            return
+        if self.state.processors.leave(occupant):
+            self.state.outdated.capacity_changed()

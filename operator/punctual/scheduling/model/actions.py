@@ -61,6 +61,13 @@ class CreateChunk(NamedTuple):
     chunk: Chunk
 
 
+class WithdrawChunk(NamedTuple):
+    """Do not start this chunk of a job with the pods of a Job. `CreateRefused` tells if there will be no pod of it."""
+
+    job: str
+    chunk: Chunk
+
+
 class EndPod(NamedTuple):
     """Delete the pod with this uid and no other, with a grace period of ``grace`` seconds."""
 
@@ -218,6 +225,7 @@ Action = (
     | OfferWindow
     | WritePool
     | CreateChunk
+    | WithdrawChunk
     | EndPod
     | StopPod
     | OfferEnd

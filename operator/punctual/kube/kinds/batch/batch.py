@@ -86,7 +86,11 @@ class OrdinaryJobs:
                     self._consider(f"{known.namespace}/{known.name}")
 
     def tend(self) -> None:
-        """Write the forecasts that are due."""
+        """Write the forecasts that are due, and tell of pods that went unseen."""
+        for event in self._gated.lost():
+            known = self._jobs.get(event.job)
+            if known is not None and known.term.pool is not None:
+                self._actors.tell(known.term.pool, event)
         for known in list(self._jobs.of_batches()):
             if known.term.record is not None and not known.term.record.ended:
                 self._consider(f"{known.namespace}/{known.name}")

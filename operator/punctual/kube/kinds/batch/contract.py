@@ -92,7 +92,7 @@ def divisible_job(job: BatchJob) -> Json:
         "processors": {"max": _most(job)},
         "chunkRetries": RETRIES,
         "jobRef": {"name": job.name, "uid": job.uid},
-        "template": _without_cpu(template),
+        "template": _without_cpu(_unopened(template, job.pool)),
     }
     if COST_PER_UNIT in asked:
         spec["cost"] = {"perUnit": asked[COST_PER_UNIT]}
@@ -142,6 +142,14 @@ def _differs(there: Any, wanted: Any) -> bool:
     if isinstance(wanted, dict):
         return not isinstance(there, dict) or any(there.get(name) != value for name, value in wanted.items())
     return bool(there != wanted)
+
+
+def _unopened(template: Mapping[str, Any], pool: str) -> Json:
+    """Return a pod template without what `opening` has put into it."""
+    ours = {"schedulingGates": {"name": GATE}, "tolerations": toleration(pool)}
+    left = {field: [one for one in template["spec"].get(field) or () if one != ours[field]] for field in ours}
+    spec = {field: value for field, value in template["spec"].items() if field not in ours}
+    return {**template, "spec": spec | {field: value for field, value in left.items() if value}}
 
 
 def _without_cpu(template: Mapping[str, Any]) -> Json:
