@@ -4,7 +4,7 @@ from chaos_lib import ledger
 
 from edge.applications import ALONE
 from edge.plan import TAKING
-from edge.users import BATCH_JOBS, IN_SPACE
+from edge.users import BATCH_JOBS, IN_SPACE, JOBS
 from edge.virtual import BEGIN
 from punctual.control.phase import wrap
 from punctual.errors import Fenced
@@ -15,6 +15,7 @@ def broken(world, writes):
     scribe = world.scribe
     pods, events = [pod for pod in scribe.pods.values() if pod.job], _events(world)
     jobs = [job for uid, job in scribe.jobs.items() if uid not in world.former]
+    _excuse(world)
     wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
     wrong += world.history.wrong
     wrong += _crowded(world)
@@ -121,6 +122,15 @@ def _again(world):
                 yield f"index {one.index} is done by {one.name}, and runs again: {run.name}"
 
 
+def _excuse(world):
+    """Let Jobs have no DivisibleJob that had ended, or did at once, when theirs was deleted: no other is asked for."""
+    names = {wish.name for wish in world.former.values() if wish.created is not None}
+    for name in names & world.wishes.keys():
+        job = world.server.store.objects.get(f"{BATCH_JOBS}/{name}") or {}
+        if (job.get("status") or {}).get("conditions") and f"{JOBS}/{name}" not in world.server.store.objects:
+            world.wishes[name].deleted = True
+
+
 def _batches(world):
     """Return the Jobs that stand otherwise than their DivisibleJobs say, and pods that wait though nothing comes."""
     for path, job in world.server.store.objects.items():
@@ -132,6 +142,8 @@ def _batches(world):
         if name in world.refused:
             if said != "Refused" or not job["spec"]["suspend"]:
                 yield f"{name}: the Job must be refused, and is {said}: {job['spec']['suspend']}"
+            continue
+        if name not in world.wishes or world.wishes[name].deleted:
             continue
         if said != status.get("state"):
             yield f"{name}: the Job's annotation says {said}, its DivisibleJob is {status.get('state')}"

@@ -259,6 +259,19 @@ STORIES = {
     "each index of an ordinary Job fails twice": _plan(
         _batch(3, "flaky", completions=3, parallelism=3, image="fails:2-2"),
     ),
+    "indexes of an ordinary Job fail while pods of other ones wait at the gate": _plan(
+        _batch(3, "flaky", completions=11, parallelism=5, image="fails:1-4", backoffLimit=50),
+    ),
+    "an ordinary Job is resumed while nothing leads": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2, deadline=300),
+        Act(12, "suspend batch job", "nightly", 28),
+        *(Act(30, "kill", f"punctual-{i}", 15) for i in range(2)),
+    ),
+    "a pilot of an ordinary Job gives way to a promise as its pod starts": _plan(
+        _job(3, "busy", units=60),
+        _batch(4, "measured", completions=6, parallelism=2, cost=None, deadline=300),
+        *(_job(6 + 3 * i, f"short-{i}", units=4, deadline=40, refusable=("InfeasibleCapacity",)) for i in range(5)),
+    ),
     "an ordinary Job is suspended, and goes on": _plan(
         _batch(3, "nightly", completions=12, parallelism=2),
         Act(12, "suspend batch job", "nightly", 20),

@@ -9,6 +9,7 @@ No pod of a Job is ever deleted here: its controller would count that as a failu
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -35,6 +36,7 @@ class GatedPods:
         self._tools = tools
         self._waiting: dict[str, dict[tuple[str, int, int], Chunk]] = {}  # chunks without a pod, by job (uid) and key
         self._started: dict[str, tuple[str, Chunk]] = {}  # by pod (uid), until it is seen: its job, and its chunk
+        self._without: set[tuple[str, tuple[str, int, int]]] = set()  # that waited at the last look: job, and key
         self._written: set[str] = set()  # those of them of which the start was written
 
     def start(self, known: KnownJob, chunk: Chunk, processor: PoolSpec) -> list[Operation] | CreateRefused:  # noqa: ARG002
@@ -83,6 +85,25 @@ class GatedPods:
             job, chunk = self._started.pop(pod, ("", None))
             if chunk is not None and pods.job_of(pod) is None:
                 yield _no_pod(job, chunk, "its pod has started, and was gone before it was seen", taken=True)
+
+    def stuck(self) -> Iterator[CreateRefused]:
+        """Yield the chunks that have waited since the last look while pods of other units wait at the gate.
+
+        With `backoffLimitPerIndex`, an index that has failed has no pod while these fill the Job's parallelism.
+        """
+        waited = {(job, key) for job, chunks in self._waiting.items() for key in chunks}
+        stay, self._without = waited & self._without, waited
+        for job, key in sorted(stay):
+            known, chunk = self._tools.directory.jobs.get(job), self._waiting[job][key]
+            record = known.term.record if known else None
+            owned = {one.begin for one in record.chunks} if record else set()
+            pods = [pod for pod in self._gated_of(job) if pod.uid not in self._started]
+            units = sorted(pod.unit for pod in pods if pod.unit is not None and pod.unit not in owned)
+            if units and chunk.begin not in {pod.unit for pod in pods}:
+                del self._waiting[job][key]
+                text = "it has no pod yet, and others of its Job wait at the gate"
+                yield replace(_no_pod(job, chunk, text, taken=True), instead=units[0])
+                return  # the next one at the next look: then this one owns its unit
 
     def withdraw(self, job: str, chunk: Chunk) -> CreateRefused | None:
         """Do not start a chunk. Return that it has no pod; None: its start was submitted."""

@@ -6,16 +6,17 @@ A report counts only from the node of its pod, and a success only if the chunk s
 from dataclasses import dataclass
 
 from punctual import reasons
-from punctual.scheduling.chunks import life
+from punctual.scheduling.chunks import ledger, life
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.health import Finding, without_input
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.set_points import SetPointSender
-from punctual.scheduling.model.actions import DropSetPoint, Emit
+from punctual.scheduling.model.actions import CreateChunk, DropSetPoint, Emit
 from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pod_reasons import CAPACITY
 from punctual.scheduling.model.processors import Occupant
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.timing import BLOCKED
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import PoolState
@@ -188,10 +189,29 @@ class PodEvents:
         if st is None or chunk is None:
             self._withdrawn(event)
             return
+        if event.instead is not None and self._does_another(st, chunk, event.instead):
+            return
         self.state.processors.leave(self.state.occupant(event.job, chunk))
         self.lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
         if not event.taken:
             st.refused_until, st.refused_for = now + BLOCKED, reasons.POD_REFUSED
+
+    def _does_another(self, st: JobState, chunk: Chunk, unit: int) -> bool:
+        """Let a chunk of one unit do another one, on its processor. Return whether that one is free."""
+        one = Ranges.of((unit, unit + 1))
+        if not one & ledger.remaining(st.job.units, st.record):
+            return False
+        record = ledger.lose(st.record, chunk)
+        attempt = ledger.next_attempt(record, unit, unit + 1)
+        other = chunk._replace(begin=unit, end=unit + 1, origin=unit + 1, attempt=attempt)
+        self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
+        st.record = record._replace(chunks=(*record.chunks, other))
+        st.watches.pop(chunk.key, None)
+        self.state.processors.seat(self.state.occupant(st.job.uid, other), other.node)
+        self.state.touch(st)
+        self.state.outdated.work_changed()
+        self.state.outbox.add(CreateChunk(st.job.uid, other))
+        return True
 
     def _withdrawn(self, event: CreateRefused) -> None:
         """Free the processor of a chunk that was withdrawn, unless its pod was seen meanwhile."""

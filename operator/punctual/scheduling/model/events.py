@@ -293,6 +293,8 @@ class CreateRefused:
     message: str
     taken: bool = False
     """Only its name is in use, by a pod that is not this attempt's, or that terminates: the next has another name."""
+    instead: int | None = None
+    """A unit with a pod at the gate: the Job's controller creates none for the chunk's unit as long as those wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

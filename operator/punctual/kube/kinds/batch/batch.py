@@ -86,8 +86,8 @@ class OrdinaryJobs:
                     self._consider(f"{known.namespace}/{known.name}")
 
     def tend(self) -> None:
-        """Write the forecasts that are due, and tell of pods that went unseen."""
-        for event in self._gated.lost():
+        """Write the forecasts that are due, and tell of chunks that get no pod."""
+        for event in (*self._gated.lost(), *self._gated.stuck()):
             known = self._jobs.get(event.job)
             if known is not None and known.term.pool is not None:
                 self._actors.tell(known.term.pool, event)
@@ -142,6 +142,10 @@ class OrdinaryJobs:
     def _follow(self, job: BatchJob, known: KnownJob) -> None:
         """Do what follows from the answer."""
         record = known.term.record
+        if record is None and known.term.aside is not None and not job.ended:
+            if not job.suspended or edited(job, orjson.loads(known.spec)):  # it was refused, or suspended
+                self._tools.kinds.signal("job", known.uid)  # its status is read, and `tend` goes on
+            return
         if record is None or record.admitted is None:
             return
         self._count(job, known, record)
