@@ -229,7 +229,7 @@ async def test_a_recorded_reduce_of_a_job_without_one_is_refused(executor, log, 
 async def test_a_runner_alone_says_what_starts_and_ends_pods(executor, log):
     admit = Patch("/api/v1/namespaces/ns/pods/render-0", {"spec": {"schedulingGates": None}})
     runner = SimpleNamespace(start=lambda *_: [admit], end=lambda _: [])
-    executor._runners = SimpleNamespace(runner_of={"j1": runner}.get)
+    executor._runners = SimpleNamespace(runner_of={"j1": runner}.get, runner_of_pod={"pod1": runner}.get)
     for action in (CreateChunk("j1", CHUNK), EndPod("ns", "render-0", "pod1"), StopPod("ns", "render-0", "pod1")):
         executor.perform(action)
     assert log.take() == [(Key(JOBS, "j1"), admit)]

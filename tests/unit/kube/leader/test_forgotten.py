@@ -25,7 +25,7 @@ from punctual.reservations import windows
 from punctual.scheduling.model.pool_spec import PoolRecord
 
 FACTS = {
-    KnownJob: "owner generation deleting profile reservation spec version flaw epoch created settled guest",
+    KnownJob: "owner generation deleting profile reservation spec version flaw epoch created settled guest owned",
     KnownPool: "metadata spec finalizers deleting",
     KnownReservation: "metadata pool spec flaw deleting",
     KnownRate: "metadata spec flaw deleting",
