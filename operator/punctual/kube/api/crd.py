@@ -179,7 +179,7 @@ def _written_out(schema: Schema, path: str) -> Schema:
     """Return a Kubernetes schema with its references inlined. ``path`` is its position in a pod."""
     made = dict(_definitions()[schema["$ref"]] if "$ref" in schema else schema)  # no part of a pod contains itself
     if path.count(".") <= _DESCRIBED:
-        made["description"] = f"As in any pod: `kubectl explain {path}`."
+        made["description"] = f"See `kubectl explain {path}`."
     if "properties" in made:
         made["properties"] = {name: _written_out(p, f"{path}.{name}") for name, p in made["properties"].items()}
     if "items" in made:

@@ -197,9 +197,9 @@ def test_the_kinds_fit_where_they_are_stored():
 def test_fields_of_a_pod_say_where_they_are_explained():
     spec = crd.schema_of(DivisibleJob)["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
     assert spec["properties"]["tolerations"]["description"].startswith("Taints")
-    assert spec["properties"]["hostAliases"]["description"] == "As in any pod: `kubectl explain pod.spec.hostAliases`."
+    assert spec["properties"]["hostAliases"]["description"] == "See `kubectl explain pod.spec.hostAliases`."
     container = spec["properties"]["containers"]["items"]["properties"]
-    assert container["command"]["description"] == "As in any pod: `kubectl explain pod.spec.containers.command`."
+    assert container["command"]["description"] == "See `kubectl explain pod.spec.containers.command`."
     assert container["name"]["description"] == "The container's name."
 
 
