@@ -310,6 +310,11 @@ STORIES = {
         _batch(3, "nightly", completions=12, parallelism=2),
         Act(14, "delete promise", "nightly"),
     ),
+    "the promise of a suspended Job is deleted, and asked for again": _plan(
+        _batch(3, "hopeless", completions=60, parallelism=2, deadline=20, expected="refused",
+               reasons=("InfeasibleCapacity",)),
+        Act(9, "delete promise", "hopeless"),
+    ),
     "the promise of a Job without indexes is deleted, and asked for again": _plan(
         _batch(3, "nightly", completions=12, parallelism=2, completionMode="NonIndexed"),
         Act(14, "delete promise", "nightly"),

@@ -1,5 +1,6 @@
 """What the net checks, against histories that must not be: each rule fails."""
 
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -115,7 +116,7 @@ class Held:
     def __init__(self, *, rate, limit):
         body = {"metadata": {"uid": "u", "labels": {"app": "solver"}}}
         machines = SimpleNamespace(pods_on=lambda _: [(body, SimpleNamespace(began=0.0))])
-        self.applications = Applications(machines)
+        self.applications = Applications(machines, random.Random(1))
         self.applications.found["u"] = Application("n1", 0.0, limit=limit)
         path = "/apis/punctual.dev/v1alpha1/namespaces/work/targetrates/solver"
         objects = {path: {"spec": {"rate": rate}}} if rate else {}

@@ -38,6 +38,7 @@ class GatedPods:
         self._started: dict[str, tuple[str, Chunk]] = {}  # by pod (uid), until it is seen: its job, and its chunk
         self._without: set[tuple[str, tuple[str, int, int]]] = set()  # that waited at the last look: job, and key
         self._written: set[str] = set()  # those of them of which the start was written
+        self._gone: dict[str, str] = {}  # pods (uid) that are gone, and may still be seen at the gate, with their job
 
     def start(self, known: KnownJob, chunk: Chunk, processor: PoolSpec) -> list[Operation] | CreateRefused:  # noqa: ARG002
         """Return the start of a pod, if there is one. Otherwise `arrived` submits it."""
@@ -60,18 +61,22 @@ class GatedPods:
 
     def settled(self, outcome: Outcome) -> Iterator[CreateRefused | PodObserved]:
         """Yield that a pod was refused. One that is gone has a successor, which its chunk waits for."""
-        start, job = outcome.operation, outcome.key.name
+        start, job, gone = outcome.operation, outcome.key.name, outcome.result == "gone"
         assert isinstance(start, StartPod)
+        known = self._tools.directory.jobs.get(job)
+        if known is None:
+            return
         if outcome.result == "done":
             self._written.add(start.pod)
             return
         self._started.pop(start.pod, None)
-        chunk = start.chunk
-        if outcome.result == "gone" and self._is_recorded(job, chunk):
-            self._waiting.setdefault(job, {})[chunk.key] = chunk
-            self.arrived(self._tools.directory.jobs[job].owner.batch)  # the successor may have come before
+        if gone:
+            self._gone[start.pod] = job
+        if gone and self._is_recorded(known, start.chunk):
+            self._waiting.setdefault(job, {})[start.chunk.key] = start.chunk
+            self.arrived(known.owner.batch)  # the successor may have come before
         else:
-            yield _no_pod(job, chunk, outcome.message, taken=outcome.result == "gone")
+            yield _no_pod(job, start.chunk, outcome.message, taken=gone)
 
     def lost(self) -> Iterator[CreateRefused]:
         """Yield the chunks of pods that have started and went before they were seen.
@@ -117,10 +122,11 @@ class GatedPods:
         self._waiting.pop(job, None)
         self._started = {pod: started for pod, started in self._started.items() if started[0] != job}
         self._written &= self._started.keys()
+        self._gone = {pod: of for pod, of in self._gone.items() if of != job}
 
-    def _is_recorded(self, job: str, chunk: Chunk) -> bool:
-        known = self._tools.directory.jobs.get(job)
-        record = known.term.record if known else None
+    @staticmethod
+    def _is_recorded(known: KnownJob, chunk: Chunk) -> bool:
+        record = known.term.record
         return record is not None and any(one.key == chunk.key for one in record.chunks)
 
     def _gated_of(self, job: str) -> list[GatedPod]:
@@ -134,7 +140,8 @@ class GatedPods:
         recorded = {chunk.key for chunk in record.chunks} if record else set()
         for key in waiting.keys() - recorded:
             del waiting[key]
-        free = [pod for pod in self._tools.caches.batch.gated(known.owner.batch) if pod.uid not in self._started]
+        gated = self._tools.caches.batch.gated(known.owner.batch)
+        free = [pod for pod in gated if pod.uid not in self._started and pod.uid not in self._gone]
         for key, chunk in list(waiting.items()):
             pod = next(_fitting(free, chunk), None)
             if pod is not None:

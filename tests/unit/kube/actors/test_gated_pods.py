@@ -251,7 +251,7 @@ def test_of_a_job_that_is_gone_nothing_starts(stage):
     stage.told(gated_pod("p1", index=1))
     assert stage.settle(start, "gone") == []
     assert stage.came() == []
-    assert (stage.gated._waiting, stage.gated._chosen) == ({}, {})
+    assert (stage.gated._waiting, stage.gated._started) == ({}, {})
 
 
 def started(name, *, job="b1", claims="d1", **more):

@@ -1,6 +1,7 @@
 """Ordinary Jobs of a term: what is made of each, when it begins, what it is told, and what its edits become."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 from batch_bodies import CREATED, GATE, TOLERATION, batch_body
@@ -62,6 +63,8 @@ class Stage:
             "spec": {"nodeSelector": {}, "processor": {"cpu": "1", "memory": "1Gi"}},
         }
         self.jobs = None
+        self.actors = SimpleNamespace(tell=lambda *told: self.told_pool.append(told))
+        self.told_pool = []
         known = self.caches.directory.pools.observe(pool)
         known.term.spec = to_pool_spec(known)
         self.begin()
@@ -72,7 +75,7 @@ class Stage:
     def begin(self):
         """Let a new term begin."""
         tools = make_tools(self, caches=self.caches, monotonic=lambda: self.now)
-        self.jobs = OrdinaryJobs(tools, GatedPods(tools))
+        self.jobs = OrdinaryJobs(tools, GatedPods(tools), self.actors)
         self.jobs.begin()
 
     def signal(self, signal):

@@ -212,7 +212,7 @@ OPENED = {DEADLINE: "45m", COST: "20s", "punctual.dev/opened": "b1"}
         (
             {"asked": OPENED, "suspend": False, "status": {"conditions": [{"type": "Failed", "status": "True"}]}},
             False,
-            {"suspend": True},
+            {},
         ),
     ],
 )
