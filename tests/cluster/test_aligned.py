@@ -247,13 +247,21 @@ async def test_while_one_rank_pages_both_are_at_the_floor(client, space, ranks):
     page = second.node.volume(second.pod) / "page"
     page.touch()
 
-    def capped():
-        return [one.node.hierarchy.cap(one.steered) for one in ranks]
+    async def capped():
+        """Return the caps. A container that ended, for want of memory, has a successor: there is none for a moment."""
+        try:
+            return [one.node.hierarchy.cap(one.steered) for one in ranks]
+        except PunctualError:
+            with contextlib.suppress(PunctualError, StopIteration):
+                for k, one in enumerate(ranks):
+                    path = PODS.path(namespace=space.namespace, name=one.pod["metadata"]["name"])
+                    ranks[k] = Rank(one.node, await client.get(path))
+            return []
 
     async def down():
         status = await target.status()
         short = condition(status, "OnTarget").get("reason") == "MemoryShort"
-        return status if short and capped() == [FLOOR, FLOOR] else None
+        return status if short and await capped() == [FLOOR, FLOOR] else None
 
     # it lasts for ten seconds, and for longer if it was missed
     status = await eventually(down, within=240, every=0.5)
@@ -272,9 +280,16 @@ async def test_while_one_rank_pages_both_are_at_the_floor(client, space, ranks):
     async def back():
         status = await target.status()
         short = condition(status, "OnTarget").get("reason") == "MemoryShort"
-        return not short and FLOOR not in capped() and await target.aligned()
+        caps = await capped()
+        return caps and not short and FLOOR not in caps and await target.aligned()
 
     # it stays for a minute at most, and once more if it read a file until then
     await eventually(back, within=300, every=0.5)
-    assert first.seen().iterations > 0
-    await target.end(ranks)
+    assert ranks[0].seen().iterations > 0
+    await space.kubectl("delete", "tr", "ranks")
+    own = Cap(round(1e6 * LIMIT * PERIOD), round(1e6 * PERIOD))
+
+    async def given_back():
+        return await capped() == [own, own]
+
+    await eventually(given_back, within=60)

@@ -117,7 +117,7 @@ class Held:
         body = {"metadata": {"uid": "u", "labels": {"app": "solver"}}}
         machines = SimpleNamespace(pods_on=lambda _: [(body, SimpleNamespace(began=0.0))])
         self.applications = Applications(machines, random.Random(1))
-        self.applications.found["u"] = Application("n1", 0.0, limit=limit)
+        self.applications.found["u"] = Application("n1", 0.0, 0.0, limit=limit)
         path = "/apis/punctual.dev/v1alpha1/namespaces/work/targetrates/solver"
         objects = {path: {"spec": {"rate": rate}}} if rate else {}
         self.server = SimpleNamespace(store=SimpleNamespace(objects=objects))

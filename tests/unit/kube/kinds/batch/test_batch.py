@@ -130,6 +130,7 @@ class Stage:
     def answer(self, record):
         """Let the DivisibleJob have an answer, and what follows."""
         self.caches.directory.jobs["d1"].term.record = record
+        self.caches.directory.jobs["d1"].term.pool = "main"
         self.signal(Signal("answer", "d1"))
         self.work()
 
@@ -380,12 +381,15 @@ def test_one_that_its_user_resumes_although_it_is_refused_is_suspended_again(sta
     assert stage.bodies[JOB_PATH]["spec"]["suspend"]
 
 
-@pytest.mark.parametrize(("end", "suspended"), [("Failed", True), ("Complete", False)])
-def test_a_job_that_its_controller_has_given_up_holds_nothing(promised, end, suspended):
+@pytest.mark.parametrize(("end", "failed"), [("Failed", "the Job has failed: "), ("Complete", "")])
+def test_the_pool_is_told_how_a_job_has_ended(promised, end, failed):
     promised.edit(status={"conditions": [{"type": end, "status": "True"}]})
     promised.work()
-    assert bool(promised.asked.get("suspend")) == suspended
-    assert not promised.bodies[JOB_PATH]["spec"]["suspend"]
+    pool, told = promised.told_pool[-1]
+    assert (pool, told.uid) == ("main", promised.jobs._jobs.of_batch("b1").uid)
+    assert told.failed.startswith(failed)
+    assert bool(told.failed) == bool(failed)
+    assert not promised.asked.get("suspend")
 
 
 def test_forecasts_are_written_once_in_a_while_and_changes_of_state_at_once(promised):
