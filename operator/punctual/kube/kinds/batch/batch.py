@@ -143,9 +143,8 @@ class OrdinaryJobs:
         """Do what follows from the answer."""
         record = known.term.record
         if record is None and known.term.aside is not None and not job.ended:
-            if not job.suspended or edited(
-                job, orjson.loads(known.spec), refused=False
-            ):  # it was refused, or suspended
+            # it was refused, or suspended
+            if not job.suspended or edited(job, orjson.loads(known.spec), refused=False):
                 self._tools.kinds.signal("job", known.uid)  # its status is read, and `tend` goes on
             return
         if record is None or record.admitted is None:
