@@ -21,7 +21,7 @@ from lines import whole_lines
 from ports import kept_port
 
 from punctual import errors
-from punctual.kube.api.resources import POOLS, PROFILES, RESERVATIONS, TARGET_RATES
+from punctual.kube.api.resources import BATCH_JOBS, JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.pod_names import pod_name
 from punctual.scheduling.model.job import Chunk
@@ -39,6 +39,7 @@ MAY_REST = {
     ("list", "", "persistentvolumeclaims", ""),
     ("list", "", "persistentvolumes", ""),
     ("list", "storage.k8s.io", "storageclasses", ""),
+    ("list", "batch", "jobs", ""),
 }
 
 
@@ -168,12 +169,42 @@ OTHERS = (RESERVATIONS, TARGET_RATES)
 """Kinds of which the story makes one object, r."""
 
 
+async def reservation(world, staff):
+    """Create a reservation, which gets its first status."""
+    spec = {"pool": world.pool, "start": "2100-01-02T00:00:00Z", "end": "2100-01-03T00:00:00Z", "processors": 1}
+    body = {"apiVersion": OPERATOR["GROUP"], "kind": "Reservation", "metadata": {"name": "r"}, "spec": spec}
+    await world.client.create(RESERVATIONS.path(namespace=world.namespace), body)
+    await world.until(lambda: staff.has_used("update", "punctual.dev", "reservations/status"))
+
+
 async def rate(world, staff):
     """Create a target rate, which gets its first status."""
     spec = {"pool": world.pool, "selector": {"matchLabels": {"app": "none"}}, "rate": "40%"}
     body = {"apiVersion": OPERATOR["GROUP"], "kind": "TargetRate", "metadata": {"name": "r"}, "spec": spec}
     await world.client.create(TARGET_RATES.path(namespace=world.namespace), body)
     await world.until(lambda: staff.has_used("update", "punctual.dev", "targetrates/status"))
+
+
+async def ordinary(world, staff):
+    """Create an ordinary Job with a deadline, which begins, and edit its deadline."""
+    client, jobs = world.client, BATCH_JOBS.path(namespace=world.namespace)
+    container = {"name": "a", "image": "a", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    notes = {"punctual.dev/deadline": "20m", "punctual.dev/cost-per-unit": "1s"}
+    meta = {"name": "ordinary", "labels": {"punctual.dev/pool": world.pool}, "annotations": notes}
+    spec = {"suspend": True, "completions": 1, "template": template}
+    await client.create(jobs, {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
+    await world.until(lambda: staff.has_used("create", "punctual.dev", "divisiblejobs"))
+
+    async def begun():
+        return not (await client.get(f"{jobs}/ordinary"))["spec"]["suspend"]
+
+    await world.until(begun)
+    edit = {"metadata": {"annotations": {"punctual.dev/deadline": "30m"}}}
+    await client.patch_merge(f"{jobs}/ordinary", edit)
+    await world.until(lambda: staff.has_used("patch", "punctual.dev", "divisiblejobs"))
+    await client.delete(f"{jobs}/ordinary", propagation="Background")
+    await client.delete(JOBS.path(namespace=world.namespace, name="ordinary"))
 
 
 async def story(world, staff):
@@ -218,13 +249,8 @@ async def story(world, staff):
         await client.patch_merge(world.path(fickle), {"spec": {"suspend": suspend}})
     await world.until(lambda: staff.has_used("patch", "events.k8s.io", "events"))
 
-    # a reservation
-    spec = {"pool": world.pool, "start": "2100-01-02T00:00:00Z", "end": "2100-01-03T00:00:00Z", "processors": 1}
-    body = {"apiVersion": OPERATOR["GROUP"], "kind": "Reservation", "metadata": {"name": "r"}, "spec": spec}
-    await client.create(RESERVATIONS.path(namespace=namespace), body)
-    await world.until(lambda: staff.has_used("update", "punctual.dev", "reservations/status"))
-
-    await rate(world, staff)
+    for make in (reservation, rate, ordinary):
+        await make(world, staff)
 
     # a pod of the name that a chunk will have
     taken = await world.add_job(suspend=True)
