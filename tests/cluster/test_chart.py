@@ -78,8 +78,9 @@ async def test_the_service_leads_to_the_leader_alone_and_no_agent_is_silent(clus
         ("delete", "configmaps"),
         ("delete", "namespaces"),
         ("delete", "pools"),
-        ("create", "divisiblejobs"),
         ("update", "divisiblejobs"),
+        ("create", "jobs"),
+        ("delete", "jobs"),
         ("create", "clusterroles"),
         ("create", "serviceaccounts", "--subresource=token"),
         ("impersonate", "users"),
@@ -94,6 +95,7 @@ def test_the_operator_may_do_its_work(cluster):
     assert may(cluster, "operator", "update", "secret/punctual-ca", "-n", SYSTEM)
     assert may(cluster, "operator", "create", "pods", "-A")
     assert may(cluster, "operator", "update", "divisiblejobs", "--subresource=status", "-A")
+    assert may(cluster, "operator", "patch", "jobs", "-A")
 
 
 def test_the_agent_may_nothing_but_what_everybody_may(cluster):
