@@ -379,6 +379,8 @@ def enlarge(planner: Planner, st: JobState, now: float) -> Enlargement | None:
     if asked is None:
         return None
     places, timeline = larger.timeline(now)
+    if state.terms.guaranteed and not state.terms.shares and is_hopeless(asked, timeline, now):
+        return None
     order = np.argsort([place.node == FURTHER for place in places], kind="stable")  # they are behind all others
     timeline = replace(
         timeline,
@@ -386,8 +388,6 @@ def enlarge(planner: Planner, st: JobState, now: float) -> Enlargement | None:
         speeds=None if timeline.speeds is None else timeline.speeds[order],
         blackouts=None if timeline.blackouts is None else timeline.blackouts.only(order),
     )
-    if state.terms.guaranteed and not state.terms.shares and is_hopeless(asked, timeline, now):
-        return None
     there = Enlarged(
         now=now,
         asked=_ranked(larger, asked, most),

@@ -101,6 +101,21 @@ def test_a_job_is_offered_no_further_processors_while_others_may_make_room_for_i
     assert w.records["new"].offer.processors.more == 1
 
 
+def test_a_job_counts_on_the_speed_of_its_own_nodes_beside_slow_ones():
+    """What is before it on its nodes could go to further processors; alone, it ends in time only on both of its own."""
+    w = World(spec=SPEC)
+    w.node("n0", 3.0, speed=4.0)
+    w.node("n1", 2.0, labels={"disk": "ssd"})
+    for one in (
+        job("runs", units=16, deadline=12.0, rules=SSD),
+        job("other", units=80, deadline=48.0),
+        job("new", units=60, deadline=49.0, rules=SSD),
+    ):
+        w.apply(one)
+        w.tick()
+    assert w.records["new"].offer.processors == FurtherProcessors(2, 0.0, 29.0)
+
+
 def test_they_are_wanted_from_when_they_begin_together_with_others():
     """Two of three processors are free after 50 s, and the third after 102 s."""
     w = refused(
