@@ -18,11 +18,11 @@ from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import JOBS, PODS
 from punctual.kube.cluster.batch_jobs import GatedPod
 from punctual.kube.cluster.nodes import HOSTNAME
-from punctual.kube.cluster.pod_manifest import label
+from punctual.kube.cluster.pod_manifest import chunk_marks
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import Operation, Outcome, StartPod
-from punctual.labels import ATTEMPT, BEGIN, END, EPOCH, JOB_LABEL, JOB_UID_LABEL, KIND_LABEL, POOL_LABEL, WORK
+from punctual.labels import EPOCH, WORK
 from punctual.scheduling.model.actions import EndPod, StopPod
 from punctual.scheduling.model.events import CreateRefused, PodObserved
 from punctual.scheduling.model.job import Chunk
@@ -43,8 +43,7 @@ class GatedPods:
     def start(self, known: KnownJob, chunk: Chunk, processor: PoolSpec) -> list[Operation] | CreateRefused:  # noqa: ARG002
         """Return the start of a pod, if there is one. Otherwise `arrived` submits it."""
         if known.flaw:
-            text, at = known.flaw, chunk
-            return CreateRefused(job=known.uid, kind=at.kind, begin=at.begin, attempt=at.attempt, message=text)
+            return _no_pod(known.uid, chunk, known.flaw, taken=False)
         self._waiting.setdefault(known.uid, {})[chunk.key] = chunk
         return list(self._starts(known))
 
@@ -72,7 +71,7 @@ class GatedPods:
         self._started.pop(start.pod, None)
         if gone:
             self._gone[start.pod] = job
-        if gone and self._is_recorded(known, start.chunk):
+        if gone and start.chunk.key in _recorded(known):
             self._waiting.setdefault(job, {})[start.chunk.key] = start.chunk
             self.arrived(known.owner.batch)  # the successor may have come before
         else:
@@ -100,8 +99,7 @@ class GatedPods:
         stay, self._without = waited & self._without, waited
         for job, key in sorted(stay):
             known, chunk = self._tools.directory.jobs.get(job), self._waiting[job][key]
-            record = known.term.record if known else None
-            owned = {one.begin for one in record.chunks} if record else set()
+            owned = {begin for _, begin, _ in _recorded(known)} if known else set()
             pods = [pod for pod in self._gated_of(job) if pod.uid not in self._started]
             units = sorted(pod.unit for pod in pods if pod.unit is not None and pod.unit not in owned)
             if units and chunk.begin not in {pod.unit for pod in pods}:
@@ -124,21 +122,14 @@ class GatedPods:
         self._written &= self._started.keys()
         self._gone = {pod: of for pod, of in self._gone.items() if of != job}
 
-    @staticmethod
-    def _is_recorded(known: KnownJob, chunk: Chunk) -> bool:
-        record = known.term.record
-        return record is not None and any(one.key == chunk.key for one in record.chunks)
-
     def _gated_of(self, job: str) -> list[GatedPod]:
         known = self._tools.directory.jobs.get(job)
         return self._tools.caches.batch.gated(known.owner.batch) if known else []
 
     def _starts(self, known: KnownJob) -> Iterator[StartPod]:
         """Yield the starts of chunks that have waited and have a pod now."""
-        waiting, record = self._waiting[known.uid], known.term.record
-        # one that the Pool has given up meanwhile must not run
-        recorded = {chunk.key for chunk in record.chunks} if record else set()
-        for key in waiting.keys() - recorded:
+        waiting = self._waiting[known.uid]
+        for key in waiting.keys() - _recorded(known):  # one that the Pool has given up meanwhile must not run
             del waiting[key]
         gated = self._tools.caches.batch.gated(known.owner.batch)
         free = [pod for pod in gated if pod.uid not in self._started and pod.uid not in self._gone]
@@ -153,27 +144,23 @@ class GatedPods:
             del self._waiting[known.uid]
 
     def _start(self, known: KnownJob, chunk: Chunk, pod: GatedPod) -> StartPod:
-        labels = {
-            POOL_LABEL: label(known.owner.pool),
-            JOB_LABEL: label(known.owner.name),
-            JOB_UID_LABEL: known.uid,
-            KIND_LABEL: chunk.kind,
-        }
-        notes = {
-            BEGIN: str(chunk.begin),
-            END: str(chunk.origin),
-            ATTEMPT: str(chunk.attempt),
-            EPOCH: str(self._tools.epoch),
-            WORK: orjson.loads(known.spec)["template"]["spec"]["containers"][0]["name"],
-        }
+        marks = chunk_marks(known.owner, chunk)
+        work = orjson.loads(known.spec)["template"]["spec"]["containers"][0]["name"]
+        notes = {**marks.notes, EPOCH: str(self._tools.epoch), WORK: work}
         body: dict[str, Any] = {
-            "metadata": {"uid": pod.uid, "labels": labels, "annotations": notes},
+            "metadata": {"uid": pod.uid, "labels": marks.labels, "annotations": notes},
             "spec": {
                 "schedulingGates": [{"name": gate} for gate in pod.gates] or None,
                 "nodeSelector": {HOSTNAME: self._tools.caches.inventory.hostname(chunk.node)},
             },
         }
         return StartPod(PODS.path(namespace=pod.namespace, name=pod.name), body, chunk)
+
+
+def _recorded(known: KnownJob) -> set[tuple[str, int, int]]:
+    """Return the keys of the chunks that a job has."""
+    record = known.term.record
+    return {chunk.key for chunk in record.chunks} if record else set()
 
 
 def _fitting(pods: Iterable[GatedPod], chunk: Chunk) -> Iterator[GatedPod]:

@@ -148,25 +148,33 @@ def chunk_pod(
 
 def _metadata(owner: Owner, chunk: Chunk, meta: Mapping[str, Any], notes: Mapping[str, str]) -> dict[str, Any]:
     """Return the metadata of a chunk's pod. ``meta``: the template's; ``notes``: annotations beside the chunk's own."""
+    marks = chunk_marks(owner, chunk)
     return {
         "name": pod_name(owner, chunk),
         "namespace": owner.namespace,
-        "labels": {
-            **(meta.get("labels") or {}),
-            POOL_LABEL: label(owner.pool),
-            JOB_LABEL: label(owner.name),
-            JOB_UID_LABEL: owner.uid,
-            KIND_LABEL: chunk.kind,
-        },
-        "annotations": {
-            **(meta.get("annotations") or {}),
-            BEGIN: str(chunk.begin),
-            END: str(chunk.origin),
-            ATTEMPT: str(chunk.attempt),
-            **notes,
-        },
+        "labels": {**(meta.get("labels") or {}), **marks.labels},
+        "annotations": {**(meta.get("annotations") or {}), **marks.notes, **notes},
         "ownerReferences": [owner_reference(owner)],
     }
+
+
+class ChunkMarks(NamedTuple):
+    """What says on a pod that it is the one of a chunk."""
+
+    labels: dict[str, str]
+    notes: dict[str, str]
+    """Annotations."""
+
+
+def chunk_marks(owner: Owner, chunk: Chunk) -> ChunkMarks:
+    """Return the labels and annotations by which the pod of a chunk is known."""
+    labels = {
+        POOL_LABEL: label(owner.pool),
+        JOB_LABEL: label(owner.name),
+        JOB_UID_LABEL: owner.uid,
+        KIND_LABEL: chunk.kind,
+    }
+    return ChunkMarks(labels, {BEGIN: str(chunk.begin), END: str(chunk.origin), ATTEMPT: str(chunk.attempt)})
 
 
 def _input_environment(step: InputStep) -> list[dict[str, str]]:
