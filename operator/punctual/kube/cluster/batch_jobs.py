@@ -138,17 +138,23 @@ def _some(notes: Json, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(notes[name])) for name in names if name in notes)
 
 
+def job_behind(body: Json) -> str:
+    """Return the uid of the Job that a pod is of, as its controller says. Empty: it is of none."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((str(o["uid"]) for o in owners if o.get("controller") and o.get("kind") == "Job"), "")
+
+
 def project_gated(body: Json) -> GatedPod | None:
     """Return what is kept of a pod's body, if it waits at the gate as a pod of a Job."""
     meta, gates = body["metadata"], [gate["name"] for gate in body["spec"].get("schedulingGates") or ()]
     if GATE not in gates or "deletionTimestamp" in meta:
         return None
-    job = next((o for o in meta.get("ownerReferences") or () if o.get("controller") and o["kind"] == "Job"), None)
-    if job is None:
+    job = job_behind(body)
+    if not job:
         return None
     index = (meta.get("annotations") or {}).get(INDEX)
     others = tuple(gate for gate in gates if gate != GATE)
-    return GatedPod(meta["uid"], meta["namespace"], meta["name"], job["uid"], _index(index), others)
+    return GatedPod(meta["uid"], meta["namespace"], meta["name"], job, _index(index), others)
 
 
 def _index(text: str | None) -> int | None:

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from punctual.kube.cluster.application_pods import ApplicationPod, application_pod
-from punctual.kube.cluster.batch_jobs import GatedPod, project_gated
+from punctual.kube.cluster.batch_jobs import GatedPod, job_behind, project_gated
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.placeholder_pod import Placeholder, placeholder
-from punctual.kube.cluster.pods import ForeignPod, foreign_pod, job_behind, project_pod
+from punctual.kube.cluster.pods import ForeignPod, foreign_pod, project_pod
 from punctual.kube.known.jobs import Owner
 from punctual.kube.known.pod_names import is_chunk_of
 from punctual.scheduling.model.events import PodObserved

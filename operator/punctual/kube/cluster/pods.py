@@ -59,12 +59,6 @@ def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
     return foreign_pod(body)
 
 
-def job_behind(body: Mapping[str, Any]) -> str:
-    """Return the uid of the Job that a pod is of, as its controller says. Empty: it is of none."""
-    owners = body["metadata"].get("ownerReferences") or ()
-    return next((str(o["uid"]) for o in owners if o.get("controller") and o.get("kind") == "Job"), "")
-
-
 def _int(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) <= _DIGITS else 0
 
