@@ -1,5 +1,6 @@
 """What a Job with a deadline must be, and the DivisibleJob that holds its promise. Pure functions."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -66,7 +67,7 @@ def gated(job: BatchJob) -> bool:
 def opening(job: BatchJob) -> Json:
     """Return the patch that starts a Job: its pods tolerate the pool's taint, and wait at the gate."""
     spec = orjson.loads(job.template)["spec"]
-    wanted = {"schedulingGates": {"name": GATE}, "tolerations": toleration(job.pool)}
+    wanted = _added(job.pool)
     # what is there already stays as it is: the template of a Job that has begun once cannot change
     lists = {field: spec.get(field) or [] for field in wanted}
     lists = {field: there if wanted[field] in there else [*there, wanted[field]] for field, there in lists.items()}
@@ -124,13 +125,8 @@ def edited(job: BatchJob, spec: Mapping[str, Any], *, refused: bool) -> Json:
     """
     wanted: Json = {}
     if not any(check(job) for check in CHECKS):
-        try:
-            wanted = {
-                "deadlineTime": format_time(due(job)),
-                "processors": {"max": _most(job)},
-            }
-        except UserError:
-            wanted = {}
+        with contextlib.suppress(UserError):
+            wanted = {"deadlineTime": format_time(due(job)), "processors": {"max": _most(job)}}
     if job.opened and not refused:
         wanted["suspend"] = job.suspended
     there = {"suspend": False, **spec}
@@ -144,9 +140,14 @@ def _differs(there: Any, wanted: Any) -> bool:
     return bool(there != wanted)
 
 
+def _added(pool: str) -> Json:
+    """Return what `opening` adds to lists of a pod's spec, by field."""
+    return {"schedulingGates": {"name": GATE}, "tolerations": toleration(pool)}
+
+
 def _unopened(template: Mapping[str, Any], pool: str) -> Json:
     """Return a pod template without what `opening` has put into it."""
-    ours = {"schedulingGates": {"name": GATE}, "tolerations": toleration(pool)}
+    ours = _added(pool)
     left = {field: [one for one in template["spec"].get(field) or () if one != ours[field]] for field in ours}
     spec = {field: value for field, value in template["spec"].items() if field not in ours}
     return {**template, "spec": spec | {field: value for field, value in left.items() if value}}
