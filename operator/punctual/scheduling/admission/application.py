@@ -168,8 +168,7 @@ def most_seconds(a: JobToTest) -> float:
     if a.shared:
         return left
     slowest = 1.0 if timeline.speeds is None else float(timeline.speeds.max(initial=0.0))
-    units = 1 if demand.unit_pods else demand.ranges.total
-    alone = demand.cost.setup + units * (demand.cost.tau + demand.cost.chi * slowest)
+    alone = demand.cost.setup + demand.largest_chunk * (demand.cost.tau + demand.cost.chi * slowest)
     return min(alone, left)
 
 
@@ -177,7 +176,7 @@ def ends_its_own_pods(a: JobToTest) -> Rejected | None:
     """Refuse a job with pods that the cluster would end before a chunk, or the reduce step, can be done."""
     limit, reduce_limit, reduce = a.job.pod_limit, a.job.reduce_limit, a.job.reduce_duration or 0.0
     most = most_seconds(a)
-    units = 1 if a.demand.unit_pods else a.demand.ranges.total
+    units = a.demand.largest_chunk
     if limit is not None and units and limit < most:
         text = (
             f"spec.template.spec.activeDeadlineSeconds: {span(limit)} is shorter than a chunk may take: up to "

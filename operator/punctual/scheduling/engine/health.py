@@ -273,7 +273,7 @@ class HealthChecks:
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
         if _awaits_start(st, chunk):
-            end = max(end, expected_end(chunk._replace(promised_end=now), watch, now=now) + _work(st, chunk))
+            end = max(end, expected_end(chunk._replace(promised_end=now), watch, now=now) + st.work(chunk))
         st.record = st.record.changed(chunk._replace(promised_end=end, late=True))
         self.state.touch(st)
         self.state.outdated.times_changed()
@@ -298,14 +298,9 @@ def _awaits_start(st: JobState, chunk: Chunk) -> bool:
     return watch.pod.waits
 
 
-def _work(st: JobState, chunk: Chunk) -> float:
-    """Return the seconds that a chunk takes at least, once it has started."""
-    return st.work(chunk) or 0.0
-
-
 def _last_moment(st: JobState, chunk: Chunk) -> float:
     """Return when a chunk, as it is, should have ended, or started: what starts later ends later than planned."""
-    return chunk.promised_end - (_work(st, chunk) if _awaits_start(st, chunk) else 0.0)
+    return chunk.promised_end - (st.work(chunk) if _awaits_start(st, chunk) else 0.0)
 
 
 def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:

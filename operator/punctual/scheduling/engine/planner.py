@@ -184,13 +184,13 @@ class Planner:
     def planned(self, st: JobState) -> Cost:
         """Return the cost for planning the job: with the observed slowdown, and headroom that no shortage used up.
 
-        It is that of a processor's part of the job, so with a pod for each unit, a unit has the set-up.
+        It is that of a processor's part of the job.
         """
         cost = st.cost
         assert cost is not None
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
         planned = slowed.with_headroom(0.0 if st.squeezed else self.state.spec.headroom)
-        return planned.in_unit_pods() if st.job.unit_pods else planned
+        return st.job.cost_of_part(planned)
 
     def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""

@@ -76,6 +76,10 @@ class Job(Work):
     rules: NodeRules = field(default=ANY_NODE, compare=False)
     """Nodes on which its pods may run. Nothing that a user edits: claims are bound while the job is there."""
 
+    def cost_of_part(self, cost: Cost) -> Cost:
+        """Return its cost as that of a processor's part of it: with a pod for each unit, a unit has the set-up."""
+        return cost.in_unit_pods() if self.unit_pods else cost
+
 
 class Promise(NamedTuple):
     """The promised deadline. ``finish`` is a forecast and may change while it stays before the deadline."""

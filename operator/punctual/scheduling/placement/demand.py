@@ -83,6 +83,11 @@ class Demand:
         """The job's uid."""
         return self.order.uid
 
+    @property
+    def largest_chunk(self) -> int:
+        """Units that one of its chunks may have at most."""
+        return min(1, self.ranges.total) if self.unit_pods else self.ranges.total
+
     def begun(self, owned: Ranges, chunks: int, until: float, *, processors: int = 1) -> "Demand":
         """Return the rest of the demand when ``chunks`` chunks own these units; the last of them ends at ``until``.
 

@@ -85,7 +85,7 @@ def _waiting(  # noqa: PLR0917  as forecast, which has computed these
     cost, promise, chunks = st.cost, st.record.promise, st.record.chunks
     assert cost is not None
     assert promise is not None
-    cost = cost.in_unit_pods() if st.job.unit_pods else cost
+    cost = st.job.cost_of_part(cost)
     most = max(1, min(st.job.max_processors or setting.processors, setting.processors))
     unit = pace.best if pace else cost.chi
     soonest = now + (0.0 if ends else cost.setup) + unit * waiting / most + reduce
@@ -112,7 +112,7 @@ def _shared_out(st: JobState, pace: Pace | None, ends: Sequence[Forecast], waiti
         return 0.0
     cost = st.cost
     assert cost is not None
-    cost = cost.in_unit_pods() if st.job.unit_pods else cost
+    cost = st.job.cost_of_part(cost)
     unit = pace.likely if pace else cost.per_unit * st.slowed
     queue = waiting * unit * (1.0 + cost.setup / LEFTOVER_CHUNK) + (0.0 if ends else cost.setup)
     return (sum(end.likely - now for end in ends) + queue) / max(1, len(ends))
@@ -177,7 +177,7 @@ def _chunk(st: JobState, chunk: Chunk, cost: Cost, usual: Pace | None, now: floa
     if own is None or watch.last_step is None:
         planned = max(now, expected_end(chunk, watch, now=now))
         if watch.running_since is None:  # it has begun no unit
-            planned = max(planned, now + (st.work(chunk) or 0.0))
+            planned = max(planned, now + st.work(chunk))
         if usual is None:
             return Forecast(planned, planned, known=False)
         begun = max(now, chunk.created + cost.setup) if watch.running_since is None else watch.running_since

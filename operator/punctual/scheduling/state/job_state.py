@@ -178,13 +178,13 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
         """The cost in force: declared, or measured by pilots."""
         return self.job.cost or self.record.cost
 
-    def work(self, chunk: Chunk) -> float | None:
-        """Return the seconds that a chunk takes once it has started; None: unknown.
+    def work(self, chunk: Chunk) -> float:
+        """Return the seconds that a chunk takes at least, once it has started; 0 if that is not known.
 
         Pilots of one unit each do not tell start-up from work.
         """
         if self.cost is None or (self.job.unit_pods and self.job.cost is None):
-            return None
+            return 0.0
         return chunk.size * self.cost.chi
 
     @property
