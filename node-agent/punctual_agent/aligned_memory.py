@@ -13,12 +13,11 @@ from typing import Final
 
 from punctual.linger.paging import Counters, NodeShortage, PodPaging, Pressure
 from punctual.wire import MemoryShort, Order
-from punctual_agent.cgroup import CgroupError, Hierarchy
+from punctual_agent.cgroup import CgroupError, Hierarchy, pressure_in
 from punctual_agent.memory import NO_MARK, memory_folder, node_memory
 from punctual_agent.modes.application import ApplicationMode
 from punctual_agent.pod import Pod
 
-_PRESSURE: Final = re.compile(r"^full avg10=([0-9.]+) .*total=([0-9]+)", re.MULTILINE)
 _AT_LIMIT: Final = re.compile(r"^max (\d+)", re.MULTILINE)
 # v1 tells each number twice: that of the folder alone, and below "total_" that with its containers
 _FAULTS: Final = {
@@ -115,8 +114,8 @@ def _held(pod: Pod) -> bool:
 def _pressure(read: Callable[[str], str], folder: str) -> Pressure | None:
     """Return the pressure of a pod's memory. None: the kernel has no PSI, or it is turned off."""
     with contextlib.suppress(CgroupError, ValueError):
-        if found := _PRESSURE.search(read(f"{folder}/memory.pressure")):
-            return Pressure(float(found[1]) / 100, int(found[2]) / 1e6)
+        if found := pressure_in(read(f"{folder}/memory.pressure"), "full"):
+            return Pressure(found[0] / 100, found[1])
     return None
 
 

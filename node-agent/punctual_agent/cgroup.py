@@ -217,9 +217,9 @@ def _throttling(text: str, scale: float) -> Throttling:
     return Throttling(int(found[1]), int(found[2]), int(found[3]) / scale) if found else Throttling()
 
 
-def _pressure(text: str) -> tuple[float, float] | None:
-    """Return per cent over 10 s, and seconds in all."""
-    found = re.search(r"^some avg10=([0-9.]+).* total=([0-9]+)", text, re.MULTILINE)
+def pressure_in(text: str, line: Literal["some", "full"]) -> tuple[float, float] | None:
+    """Return per cent over 10 s, and seconds in all, from a line of a file of PSI. None: it has no such line."""
+    found = re.search(rf"^{line} avg10=([0-9.]+).* total=([0-9]+)", text, re.MULTILINE)
     return (min(float(found[1]), 100.0), int(found[2]) / 1e6) if found else None
 
 
@@ -450,7 +450,7 @@ class Hierarchy:
     def _node_pressure(self) -> tuple[float, float] | None:
         for path in (f"{self.root}/cpu.pressure", "/proc/pressure/cpu"):
             try:
-                return _pressure(_read(path))
+                return pressure_in(_read(path), "some")
             except CgroupError:
                 continue
         return None
