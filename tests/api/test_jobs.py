@@ -9,6 +9,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from batch_bodies import owned_by_job
 
 from punctual import errors
 from punctual.kube.api.resources import BATCH_JOBS, JOBS, PODS
@@ -85,15 +86,7 @@ class World(OPERATOR["World"]):
                 "name": f"{meta['name']}-{index}-{next(self._pods)}",
                 "labels": labels,
                 "annotations": {"batch.kubernetes.io/job-completion-index": str(index)},
-                "ownerReferences": [
-                    {
-                        "apiVersion": "batch/v1",
-                        "kind": "Job",
-                        "name": meta["name"],
-                        "uid": meta["uid"],
-                        "controller": True,
-                    }
-                ],
+                "ownerReferences": [owned_by_job(meta["name"], meta["uid"])],
             },
             "spec": template["spec"],
         }

@@ -30,9 +30,13 @@ def batch_body(name="nightly", *, uid="b1", asked=None, labels=None, cpu="1", me
     return {"metadata": meta, "spec": {k: v for k, v in {**spec, **more}.items() if v is not None}, "status": status}
 
 
+def owned_by_job(name, uid):
+    """Return the reference of a pod to the Job that it is of."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+
+
 def gated_pod(name, *, uid=None, job="b1", index=None, gates=(GATE,), **meta):
     """Return a pod of a Job (uid) that waits at the gate."""
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": job, "controller": True}
     notes = {} if index is None else {"batch.kubernetes.io/job-completion-index": str(index)}
     return {
         "metadata": {
@@ -41,7 +45,7 @@ def gated_pod(name, *, uid=None, job="b1", index=None, gates=(GATE,), **meta):
             "uid": uid or name,
             "creationTimestamp": CREATED,
             "annotations": notes,
-            "ownerReferences": [owner],
+            "ownerReferences": [owned_by_job("nightly", job)],
             **meta,
         },
         "spec": {"schedulingGates": list(gates), "containers": [{"name": "work", "image": "w:1"}]},

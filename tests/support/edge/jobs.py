@@ -11,6 +11,7 @@ import collections
 import copy
 
 import orjson
+from batch_bodies import owned_by_job
 
 from edge.apiserver import ENDED, Refused
 from edge.kinds import BY_RESOURCE
@@ -139,15 +140,7 @@ class JobController:
                 "namespace": meta["namespace"],
                 "labels": {**(there.get("labels") or {}), **labels},
                 "annotations": {**(there.get("annotations") or {}), **number},
-                "ownerReferences": [
-                    {
-                        "apiVersion": "batch/v1",
-                        "kind": "Job",
-                        "name": meta["name"],
-                        "uid": meta["uid"],
-                        "controller": True,
-                    }
-                ],
+                "ownerReferences": [owned_by_job(meta["name"], meta["uid"])],
             },
             "spec": template["spec"],
         }

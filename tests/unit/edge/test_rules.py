@@ -12,6 +12,7 @@ from edge.kinds import BY_RESOURCE
 from edge.plan import TIME, Act, draw
 from edge.rules import _crowded, _held
 from edge.store import Store
+from edge.users import IN_SPACE
 
 OURS = "punctual.dev/v1alpha1"
 LEASE = BY_RESOURCE["coordination.k8s.io/v1", "leases"]
@@ -118,7 +119,7 @@ class Held:
         machines = SimpleNamespace(pods_on=lambda _: [(body, SimpleNamespace(began=0.0))])
         self.applications = Applications(machines, random.Random(1))
         self.applications.found["u"] = Application("n1", 0.0, 0.0, limit=limit)
-        path = "/apis/punctual.dev/v1alpha1/namespaces/work/targetrates/solver"
+        path = f"{IN_SPACE}/targetrates/solver"
         objects = {path: {"spec": {"rate": rate}}} if rate else {}
         self.server = SimpleNamespace(store=SimpleNamespace(objects=objects))
         self.plan = SimpleNamespace(nodes={"n1": "2"}, acts=[])
@@ -166,7 +167,7 @@ def reserved(*nodes):
     """Return how a play has ended in which a reservation has a window with these nodes and processors."""
     window = {"start": "12:00", "nodes": [{"name": name, "processors": count} for name, count in nodes]}
     body = {"metadata": {"name": "one"}, "spec": {}, "status": {"windows": [window]}}
-    path = f"/apis/{OURS}/namespaces/work/reservations/one"
+    path = f"{IN_SPACE}/reservations/one"
     return end_of(SimpleNamespace(server=SimpleNamespace(store=SimpleNamespace(objects={path: body}))))
 
 

@@ -1,4 +1,4 @@
-"""Applications whose slices follow the load of their nodes' own work."""
+"""Slices that follow the load of the nodes' own work."""
 
 from dataclasses import replace
 from math import exp

@@ -794,7 +794,7 @@ async def test_a_start_that_may_succeed_later_is_tried_again(terms, error):
         ([{"uid": "other"}], "conflict"),
         (None, "conflict"),
     ],
-    ids=["the answer was lost", "more owners", "another owner's", "nobody's"],
+    ids=["the answer was lost", "more owners", "another owner's", "no owner"],
 )
 async def test_an_object_whose_name_is_taken_is_left_alone_unless_it_is_the_same(terms, owners, result):
     term = terms()
