@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from punctual.notation.duration import format_time
+from punctual.scheduling.model.wording import some
 from punctual.view.elapsed import clock
 from punctual.view.jobs import OVER, Board, ChunkView, JobView, LackingProcessors, State
 
@@ -143,9 +144,8 @@ def offer(
     if load:
         parts.append(f"{load} units by the requested deadline")
     if lacking:
-        noun = "processor" if lacking.more == 1 else "processors"
         times = f"from {format_time(round(lacking.start))} until {format_time(round(lacking.until))}"
-        parts.append(f"all of it with {lacking.more} more {noun} {times}")
+        parts.append(f"all of it with {some(lacking.more, 'more processor')} {times}")
     return f"would be promised: {', or '.join(parts)}"
 
 

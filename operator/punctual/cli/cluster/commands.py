@@ -15,8 +15,6 @@ from punctual.labels import JOB_UID_LABEL
 if TYPE_CHECKING:
     from punctual.cli.cluster.why import Explanation
 
-"""Names of the kind TargetRate, as kubectl knows them."""
-
 Namespace = Annotated[
     str | None,
     typer.Option("-n", "--namespace", help="Default: that of kubectl's context.", autocompletion=completion.namespaces),
