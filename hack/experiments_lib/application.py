@@ -32,7 +32,7 @@ MPI = "case $HOSTNAME in *-0) exec {start} ;; *) exec ./launch.py serve " + FIRS
 STARTS = {
     "Open MPI": "mpirun.openmpi --host $HOSTNAME," + SECOND + " --bind-to none --leave-session-attached "
     "--mca plm_rsh_agent /opt/mpi/launch.py ./bsp-openmpi {grain:g}",
-    "MPICH": "mpiexec.mpich -n 2 -hosts $HOSTNAME," + SECOND + " -launcher rsh "
+    "MPICH": "mpiexec.mpich -n 2 -localhost " + FIRST + " -hosts $HOSTNAME," + SECOND + " -launcher rsh "
     "-launcher-exec /opt/mpi/launch.py ./bsp-mpich {grain:g}",
 }
 BURST, EACH = 0.005, 0.05

@@ -53,8 +53,8 @@ WATCHED = 20.0
 """Seconds after a new leader began, after which phases are looked at."""
 
 
-def run(ground: Ground, *, blocks: int, short: bool, seed: int = 1) -> Iterator[Json]:
-    """Run all; yield what is known after each part."""
+def run(ground: Ground, *, blocks: int, short: bool, kept: Json, seed: int = 1) -> Iterator[Json]:
+    """Run all; yield what is known after each part. ``kept``: points of a run that was broken off, which stay."""
     random = Random(seed)
     every = set(range(os.cpu_count() or 1))
     cpus = {node: {k} for k, node in enumerate(ground.nodes)}
@@ -67,8 +67,11 @@ def run(ground: Ground, *, blocks: int, short: bool, seed: int = 1) -> Iterator[
         experiment = Experiment(ground, Application(ground, image), random)
         experiment.application.begin()
         blocks = min(blocks, FEW) if short else blocks
-        told: Json = {"blocks": blocks, "short": short, "run": RUN, "share": SHARE, "period": PERIOD, "programs": {}}
+        asked = {"blocks": blocks, "short": short, "run": RUN, "share": SHARE, "period": PERIOD}
+        told: Json = {**asked, "programs": {}, **kept}
         for program in SHORT if short else PROGRAMS:
+            if program.key in told["programs"]:
+                continue
             ground.say(program.key)
             told["programs"][program.key] = experiment.arms(program, blocks)
             yield told

@@ -21,9 +21,15 @@ FEW = "–"
 
 def keep(name: str, points: Json, ground: Ground) -> None:
     """Store the points of an experiment, with what the programs cost and the commit."""
-    whole = {"commit": ground.commit, "costs": {key: asdict(cost) for key, cost in ground.costs.items()}, **points}
+    whole = {**points, "commit": ground.commit, "costs": {key: asdict(cost) for key, cost in ground.costs.items()}}
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json").write_text(json.dumps(whole) + "\n", encoding="utf-8")
+
+
+def kept(name: str) -> Json:
+    """Return the points of an experiment that are stored; none if there are none."""
+    points = FOLDER / f"{name}.json"
+    return json.loads(points.read_text(encoding="utf-8")) if points.exists() else {}
 
 
 def write() -> None:
