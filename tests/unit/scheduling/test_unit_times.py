@@ -186,7 +186,7 @@ def test_one_slow_unit_of_twenty_changes_nothing():
 def test_a_new_leader_goes_on_with_the_forecast(late):
     w = world(4 if late else 8, compute=SLOW)
     w.apply(units())
-    w.run(20)
+    w.run(22)
     before, slowed = w.records["a"], w.pool.view().slowed("a")
     assert before.on_track.status == ("False" if late else "True")
     assert slowed == pytest.approx(1.5)
