@@ -100,3 +100,42 @@ def test_a_job_alone_meets_its_first_forecast(*, units, chi, slack, processors, 
     assert w.met("j")
     begins = sorted(begin for begin, _ in w.processed["j"])
     assert all(after == before + 1 for before, after in pairwise(begins))
+
+
+@given(
+    st.lists(requests, min_size=2, max_size=8),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sampled_from([1.5, 3.0]),
+    st.booleans(),
+)
+def test_slow_units_break_no_promise_of_another_job(wanted, cpu, nodes, slower, crash):
+    w = World(startup=2.0)
+    for n in range(nodes):
+        w.node(f"n{n}", cpu)
+    paces = {}
+    w.workers = lambda uid, _c: Worker(pace=paces[uid])
+    for k, (unit_pods, units, chi, deadline, gap, most, _) in enumerate(wanted):
+        uid = f"j{k}"
+        paces[uid] = chi * (slower if unit_pods else 1.0)
+        w.apply(
+            job(
+                uid,
+                unit_pods=unit_pods,
+                units=units,
+                chi=chi,
+                theta_cp=2.5,
+                arrival=w.now,
+                deadline=w.now + deadline,
+                max_processors=most,
+            )
+        )
+        w.run(w.now + gap)
+        if crash and k % 2:
+            w.crash()
+    w.run(w.now + 250)
+    for uid, asked in w.jobs.items():
+        record = w.records[uid]
+        if record.promise is not None and not asked.unit_pods:
+            assert record.finished is not None, uid
+            assert record.finished <= record.promise.deadline, (uid, record)

@@ -237,7 +237,7 @@ class DivisibleJobStatus(ApiModel):
     chunks: Annotated[list[ChunkRecord], Field(max_length=MAX_RANGES)] = Field(default=[])
     """Chunks that are under way, recorded before their pods exist."""
     pilots: Annotated[list[PilotSampleStatus], Field(max_length=64)] = Field(default=[])
-    """What pilot chunks measured."""
+    """What pilot chunks measured; for a Job, the longest of its ended units, then all others."""
     input: InputSeen | None = None
     """Which version of the input the job works on, and what fetching has taken so far; absent: nothing was fetched."""
     results: Annotated[str, Field(max_length=253)] | None = None

@@ -5,7 +5,8 @@ of them (``JobRecord.check``). Each unit is accounted exactly once, because only
 is no longer owned after that.
 """
 
-from punctual.scheduling.model.job import Chunk, JobRecord, Restart
+from punctual.scheduling.model.job import Chunk, Job, JobRecord, Restart
+from punctual.scheduling.model.pilots import UNIT_PILOTS
 from punctual.scheduling.model.ranges import Range, Ranges
 
 MOST_UNITS = 2**63
@@ -27,11 +28,13 @@ def remaining(units: int, record: JobRecord) -> Ranges:
     return whole - (record.completed | Ranges.of(*owned))
 
 
-def has_begun(record: JobRecord) -> bool:
+def has_begun(job: Job, record: JobRecord) -> bool:
     """Whether chunks have been created for the job's promise; pilots come before it."""
-    if not record.pilots:
+    if not record.pilots or (job.unit_pods and job.cost is not None):
         return record.started is not None
     piloted = sum(pilot.units for pilot in record.pilots)
+    if job.unit_pods:  # samples of other units are among them
+        piloted = min(piloted, UNIT_PILOTS)
     return any(c.kind != "Pilot" for c in record.chunks) or record.completed.total > piloted
 
 

@@ -244,7 +244,7 @@ class AdmissionMode:
                 return "need several processors at once, which a pool with admission Utilization does not give"
             broken, _ = self.refit.trouble(now, Changes(job=st))
             return f"break {some(broken, 'promise')}" if broken else KeptByShares()
-        if st.job.min_processors > st.job.units and not ledger.has_begun(st.record):
+        if st.job.min_processors > st.job.units and not ledger.has_begun(st.job, st.record):
             return f"need at least {some(st.job.min_processors, 'unit')}, but it has {st.job.units}"
         plan, missed = self.planner.trial(now, Changes(job=st))
         if missed or self.planner.is_late(st, now):

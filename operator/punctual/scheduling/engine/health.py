@@ -267,10 +267,10 @@ class HealthChecks:
         leftover capacity (``onMiss: Stop`` ends it). Other jobs are unaffected.
         """
         cost = st.cost
-        if cost is not None and watch.done > 0 and watch.running_since is not None:
+        if cost is not None and not st.job.unit_pods and watch.done > 0 and watch.running_since is not None:
             pace = self.state.terms.worked(watch, now - watch.running_since) / watch.done
             node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
-            st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
+            st.overrun = max(st.overrun, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
         if _awaits_start(st, chunk):
             end = max(end, expected_end(chunk._replace(promised_end=now), watch, now=now) + st.work(chunk))

@@ -1,9 +1,11 @@
 """Measurements: what chunks have taken, of observations that may be late, and what that tells of costs."""
 
+import math
 from dataclasses import dataclass
 
 from punctual.control.cost_estimation import Fetched
 from punctual.scheduling.chunks import ledger
+from punctual.scheduling.model import unit_times
 from punctual.scheduling.model.actions import Measured
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, PilotSample, Transfers
@@ -54,6 +56,8 @@ class Measurements:
     ) -> None:
         """Return what the chunk's units took. Record it for a pilot, even if seen late when no other pilot will follow.
 
+        For a unit with a pod of its own it is recorded, too.
+
         A chunk that seems to end no later than it began is not a measurement: the clock was set back or stood still.
         """
         # The time that it waited for its transfer turn is not part of its cost.
@@ -66,6 +70,27 @@ class Measurements:
             self.state.outbox.add(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched, watch.response))
         if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
             st.record = st.record._replace(pilots=(*st.record.pilots, PilotSample(chunk.size, seconds)))
+        elif measure and st.job.unit_pods:
+            self._note_unit(st, chunk, watch, seconds)
+
+    def _note_unit(self, st: JobState, chunk: Chunk, watch: ChunkObservation, seconds: float) -> None:
+        """Note what a unit with a pod of its own has taken on a processor of speed 1, if its start-up is known.
+
+        What a start-up takes beyond the declared one, and beyond the job's usual ones, is a wait: for an image, for a
+        stopped kubelet, or for the Job to create the pod. It says nothing of the units that are left.
+        """
+        cost, least = st.cost, st.least_start_up
+        if cost is None or watch.running_since is None or (cost.setup == 0.0 and least == math.inf):
+            return  # of a measured cost, no part is known to be start-up
+        usual = cost.setup if least == math.inf else max(cost.setup, unit_times.USUAL * least)
+        wait = max(0.0, watch.running_since - chunk.created - usual)
+        node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
+        unit = max(0.0, seconds - wait) / (node.speed if node else 1.0)
+        before = st.planned_slowdown
+        st.record = st.record._replace(pilots=unit_times.with_one_more(st.record.pilots, unit))
+        st.as_declared = False  # with what is left now, it may fit
+        if st.planned_slowdown != before:
+            self.state.outdated.times_changed()
 
     @staticmethod
     def transferred(st: JobState, chunk: Chunk, watch: ChunkObservation) -> Fetched | None:

@@ -188,9 +188,9 @@ class Planner:
         """
         cost = st.cost
         assert cost is not None
-        slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
-        planned = slowed.with_headroom(0.0 if st.squeezed else self.state.spec.headroom)
-        return st.job.cost_of_part(planned)
+        part = st.job.cost_of_part(cost.with_headroom(0.0 if st.squeezed else self.state.spec.headroom))
+        slowed = st.planned_slowdown
+        return part if slowed == 1.0 else replace(part, chi=part.chi * slowed)
 
     def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""
@@ -222,7 +222,7 @@ class Planner:
         eligible = self.eligibility.nodes(st)
         made_of = (
             job, st.cost, self.state.spec, record.completed, record.pilots, record.started, record.promise.margin,
-            st.slowed, st.squeezed, eligible, self._ranking_processors(st),
+            st.planned_slowdown, st.squeezed, eligible, self._ranking_processors(st),
         )  # fmt: skip
         if st.kept_demand is None or st.kept_demand.made_of != made_of:
             st.kept_demand = KeptDemand(made_of, self._demand_anew(st, now))
@@ -236,7 +236,7 @@ class Planner:
         if not left and not reduce:
             return None
         running = [c for c in record.chunks if c.kind != "Reduce"]
-        begun = bool(running) or ledger.has_begun(record)
+        begun = bool(running) or ledger.has_begun(job, record)
         until = self.running_until(st, now) if running else now
         room = ledger.most_chunks(record)
         most, not_before = min(job.max_processors or room, room), 0.0

@@ -69,7 +69,10 @@ class PodEvents:
             st.imageless_since = None
             watch.moved = now
             if chunk.created < watch.running_since and not state.outdated.pods and not st.job.fetches:
-                state.startups.add(st.job.uid, watch.running_since - chunk.created)
+                start_up = watch.running_since - chunk.created
+                state.startups.add(st.job.uid, start_up)
+                if st.record.completed:
+                    st.least_start_up = min(st.least_start_up, start_up)
         self._judge_pod(now, st, chunk, watch, pod)
 
     def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:

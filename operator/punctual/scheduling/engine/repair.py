@@ -44,6 +44,8 @@ class Repair:
     def replan(self, now: float) -> None:
         """Plan again after a change; keep the old plan if the new one breaks a promise that the old one keeps."""
         plan, missed = self.planner.trial(now)
+        if missed and self.take_as_declared():
+            plan, missed = self.planner.trial(now)
         late = [st.job.uid for st in self.planner.promised() if self.planner.is_late(st, now)]
         if missed or late:
             kept = None if late else self._kept(now, plan) or self._rebuilt(now, plan)
@@ -54,6 +56,17 @@ class Repair:
         for plan in _promised_again(self.state, "processors are planned for it again", fits):
             self.planner.adopt(plan, now)
         self._let_stay(now)
+
+    def take_as_declared(self) -> bool:
+        """Let plans take slow units with a pod each to be as fast as declared; return whether there are any.
+
+        What the units of a few pods have taken is no more than a forecast: it gets processors that nothing else needs,
+        and breaks no promise. The promise of the job itself ends when it does not fit at the declared cost either.
+        """
+        slow = [st for st in self.planner.promised() if st.job.unit_pods and st.planned_slowdown > 1.0]
+        for st in slow:
+            st.as_declared = True
+        return bool(slow)
 
     def _let_stay(self, now: float) -> None:
         """Let leftover chunks stay until they end, as many as break no promise: those first that end first.
@@ -231,7 +244,7 @@ class Refit:
 
     def replan(self, now: float) -> None:
         """Settle which promises are kept after a change."""
-        if not self._fits(now):
+        if not self._fits(now) and not (self.repair.take_as_declared() and self._fits(now)):
             for st in self.planner.promised():
                 st.squeezed = True
             if not self._fits(now):

@@ -125,7 +125,7 @@ class Offer(NamedTuple):
 
 
 class PilotSample(NamedTuple):
-    """Result of one pilot: its units, and the seconds from the pod's creation to its end."""
+    """Result of a pilot, or of units with a pod each: units, and seconds from the pods' creation to their ends."""
 
     units: int
     seconds: float
@@ -257,6 +257,7 @@ class JobRecord(NamedTuple):
     """Attempts so far per unit that is not completed."""
     chunks: tuple[Chunk, ...] = ()
     pilots: tuple[PilotSample, ...] = ()
+    """What pilots have taken; and all other units, if each has a pod (:mod:`punctual.scheduling.model.unit_times`)."""
     transfers: Transfers | None = None
     input: InputVersion | None = None
     """The version of the input that the first chunk read; every other chunk must have read the same."""

@@ -92,8 +92,11 @@ def _waiting(  # noqa: PLR0917  as forecast, which has computed these
     best = likely = promise.finish  # and later if units are slower than planned
     if pace is not None:
         on_each = waiting / (promise.processors if setting.placed else most)
-        planned = cost.per_unit * st.slowed
-        best, likely = (end + max(0.0, u - planned) * on_each for end, u in ((best, pace.best), (likely, pace.likely)))
+        planned = cost.per_unit * st.planned_slowdown
+        more = [seconds - planned for seconds in pace]
+        if not st.job.unit_pods:  # pods of one unit follow each other at once, so faster ones let it end earlier
+            more = [max(0.0, seconds) for seconds in more]
+        best, likely = (promise.finish + seconds * on_each for seconds in more)
     if not setting.placed:  # the finish is a limit
         if ends:
             likely = min(likely, now + reduce + _shared_out(st, pace, ends, waiting, now))
@@ -113,13 +116,18 @@ def _shared_out(st: JobState, pace: Pace | None, ends: Sequence[Forecast], waiti
     cost = st.cost
     assert cost is not None
     cost = st.job.cost_of_part(cost)
-    unit = pace.likely if pace else cost.per_unit * st.slowed
+    unit = pace.likely if pace else cost.per_unit * st.planned_slowdown
     queue = waiting * unit * (1.0 + cost.setup / LEFTOVER_CHUNK) + (0.0 if ends else cost.setup)
     return (sum(end.likely - now for end in ends) + queue) / max(1, len(ends))
 
 
 def job_pace(st: JobState) -> Pace | None:
-    """Return the mean pace of the job's chunks, or the last that was known; None: none has shown any."""
+    """Return the mean pace of the job's chunks, or the last that was known; None: none has shown any.
+
+    If each unit has a pod, it is that of the units that have ended, start-up included.
+    """
+    if (unit := st.unit_time) is not None:
+        return Pace(unit, unit)
     found = [pace for c in st.record.chunks if (pace := chunk_pace(_seen(st, c)))]
     if not found:
         return st.pace
@@ -181,6 +189,8 @@ def _chunk(st: JobState, chunk: Chunk, cost: Cost, usual: Pace | None, now: floa
         if usual is None:
             return Forecast(planned, planned, known=False)
         begun = max(now, chunk.created + cost.setup) if watch.running_since is None else watch.running_since
+        if st.job.unit_pods:  # its pace includes the start-up
+            begun = chunk.created
         return Forecast(planned, max(planned, begun + chunk.size * usual.likely))
     # A silent agent is no evidence: the units since its last report are not known.
     heard = now if watch.looked_at(now) or watch.reported is None else watch.reported

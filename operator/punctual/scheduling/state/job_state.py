@@ -13,6 +13,7 @@ from punctual import reasons
 from punctual.control.response import KEPT, Response, middle
 from punctual.scheduling.chunks.life import Observation
 from punctual.scheduling.chunks.owner import ChunkOwner, Key
+from punctual.scheduling.model import unit_times
 from punctual.scheduling.model.actions import SendSetPoint
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.scheduling.placement.demand import Demand
@@ -119,8 +120,13 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
     written: JobRecord | None = None
     told: float = -math.inf
     """When its status, with its progress, was last written."""
-    slowed: float = 1.0
-    """Observed slowdown of its units against the declared cost, at least 1."""
+    overrun: float = 1.0
+    """Slowdown of its units that chunks have shown at their planned ends, at least 1."""
+    as_declared: bool = False
+    """Plans take its units, which have a pod each, to be as fast as declared: the time that they seem to take does not
+    fit."""
+    least_start_up: float = math.inf
+    """Shortest start-up of a pod after its first unit had ended, seconds: the image was there."""
     pace: Pace | None = None
     """The last known pace of its chunks."""
     judged: Judged = field(default_factory=Judged)
@@ -177,6 +183,26 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
     def cost(self) -> Cost | None:
         """The cost in force: declared, or measured by pilots."""
         return self.job.cost or self.record.cost
+
+    @property
+    def unit_time(self) -> float | None:
+        """What a unit with a pod of its own takes, start-up included; None: too few have ended, or pods do more."""
+        if not self.job.unit_pods:
+            return None
+        promise = self.record.promise
+        return unit_times.mean(self.record.pilots, promise.processors if promise else 0)
+
+    @property
+    def slowed(self) -> float:
+        """Observed slowdown of its units against the cost in force, at least 1."""
+        if self.cost is None or (unit := self.unit_time) is None:
+            return self.overrun
+        return unit_times.slowdown(unit, self.job.cost_of_part(self.cost).per_unit)
+
+    @property
+    def planned_slowdown(self) -> float:
+        """The slowdown that plans count."""
+        return 1.0 if self.as_declared else self.slowed
 
     def work(self, chunk: Chunk) -> float:
         """Return the seconds that a chunk takes at least, once it has started; 0 if that is not known.
