@@ -183,7 +183,8 @@ def test_a_late_job_says_why_and_how_far_its_chunks_are():
 def test_a_refused_job_that_runs_says_both():
     cluster = Cluster().after(3, asked("a", units=300, within=20, on_refusal="Continue"))
     found = cluster.why("a")
-    one(found, r"Pool main refused it .* \(InfeasibleCapacity\): .*; it runs on leftover capacity without a promise; .*")
+    refused = r"Pool main refused it .* \(InfeasibleCapacity\): .*"
+    one(found, rf"{refused}; it runs on leftover capacity without a promise; .*")
     one(found, r"Would be promised: spec\.deadlineTime .*")
     ends = r"when a promise needs the processor, the chunk is ended\."
     one(found, rf"3 chunks run on leftover capacity: {ends} Its finished units count\.")

@@ -1,4 +1,4 @@
-"""Stories about refused jobs that run all the same: on leftover capacity, without a promise and behind every promise."""
+"""Stories about refused jobs that run all the same, on leftover capacity and without a promise."""
 
 from dataclasses import replace
 

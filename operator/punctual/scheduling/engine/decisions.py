@@ -187,7 +187,7 @@ class Decisions:
         return answer.placements
 
     def _what_runs(self, now: float, st: JobState, a: JobToTest) -> Rejected | None:
-        """Reject a job that is asked again while units of it run without a promise, if these leave nothing to promise."""
+        """Reject a job with units that run without a promise, if they end too late or are the last."""
         if not any(chunk.leftover for chunk in st.record.chunks):
             return None
         if not a.demand.ranges:

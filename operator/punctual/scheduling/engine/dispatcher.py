@@ -104,7 +104,7 @@ class Dispatcher:
 
     def _port_claims(self) -> list[PlaceClaim]:
         """Return the places of pods with host ports that planned work needs."""
-        if not self.planner.eligibility.ports() or not (wanted := self._wanted_ports()):
+        if not self.planner.eligibility.ports() or not (wanted := _wanted_ports(self.state.plan)):
             return []
         found = []
         for place, occupant in self.state.processors.occupants.items():
@@ -113,15 +113,6 @@ class Dispatcher:
             if begins:
                 found.append(PlaceClaim(place, *min(begins)))
         return found
-
-    def _wanted_ports(self) -> list[tuple[str, Ports, float, str]]:
-        """Return the host ports that planned work needs: node, ports, when it begins, and its job."""
-        wanted: list[tuple[str, Ports, float, str]] = []
-        for placement in self.state.plan:
-            if (eligible := placement.demand.eligible) is not None and eligible.ports:
-                for w, begin in zip(placement.where.tolist(), placement.starts.tolist(), strict=True):
-                    wanted.append((self.state.plan.places[w].node, eligible.ports, begin, placement.demand.uid))
-        return wanted
 
     def _vacate_one(self, now: float, claim: PlaceClaim) -> None:
         """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
@@ -329,7 +320,7 @@ class Dispatcher:
             if not able:
                 continue
             if st.job.unit_pods:
-                able = self._to_the_end(now, st, able, places)
+                able = _to_the_end(self.planner, now, st, able, places)
             reduce = st.work_done and st.job.reduce_duration is not None
             if st.state == "Measuring" or reduce:
                 if able and places[able[0]] < math.inf:
@@ -339,22 +330,6 @@ class Dispatcher:
             else:
                 used = self._run_on_leftovers(now, st, able, places, share=max(1, len(free) // (len(wanting) - i)))
             free = _without(free, able[:used])
-
-    def _to_the_end(
-        self, now: float, st: JobState, places: Sequence[Place], until: Mapping[Place, float]
-    ) -> Sequence[Place]:
-        """Return the places that nothing else needs before the end of a pod that nothing ends.
-
-        A pod may take longer than its cost says, so no placement waits for them.
-        """
-        own = st.job.rules.ports
-        taken = {node for node, ports, *_ in (self._wanted_ports() if own else ()) if conflict(own, ports)}
-        lasting = [place for place in places if until[place] == math.inf and place.node not in taken]
-        if not self.state.ahead.held:
-            return lasting
-        end = st.measured_by(now) if st.cost is None else now + self.planner.planned(st).seconds(1)
-        room = self.state.ahead.free(lasting, now, end + self.state.ahead.clearance).tolist()
-        return [place for place, there in zip(lasting, room, strict=True) if there]
 
     def _reduce_on(self, now: float, st: JobState, place: Place) -> int:
         """Create the reduce step of a job, if none runs; return the number of pods created."""
@@ -396,7 +371,7 @@ class Dispatcher:
             if walk.port > planned.port:
                 planned.port = walk.port  # all later placements meet it too
                 self.state.outdated.times_changed()
-            self._tell_of(st)
+            _tell_of(self.state, st)
         return len(pieces)
 
     def _pilot(self, now: float, st: JobState, free: Sequence[Place]) -> int:
@@ -426,13 +401,8 @@ class Dispatcher:
         # No cost is known yet: the pilot is late once it stalls, not at a planned time.
         walk = Walk(np.array([now]), np.array([max(st.job.deadline, now + LEFTOVER_CHUNK)]), -np.inf)
         self._create(now, st, [(piece, free[0])], walk, kind="Pilot", leftover=True)
-        self._tell_of(st)
+        _tell_of(self.state, st)
         return 1
-
-    def _tell_of(self, st: JobState) -> None:
-        """Note that a chunk without a promise takes what placements may need, or a queue counts on."""
-        if st.job.rules.ports or (st.job.unit_pods and not self.state.schedule.counts_on_ends):
-            self.state.outdated.times_changed()
 
     def take_up(self) -> None:
         """Create the pods of chunks that were not seen after a restore (again). A 409 is a success."""
@@ -449,6 +419,39 @@ def _timeline(state: PoolState, st: JobState, at: Floats, places: Sequence[Place
     planned = state.plan.timeline
     timeline = Timeline(at, planned.discipline, planned.port, state.processors.speeds(places))
     return timeline.beside_port() if st.job.unit_pods else timeline
+
+
+def _wanted_ports(plan: Plan) -> list[tuple[str, Ports, float, str]]:
+    """Return the host ports that planned work needs: node, ports, when it begins, and its job."""
+    wanted: list[tuple[str, Ports, float, str]] = []
+    for placement in plan:
+        if (eligible := placement.demand.eligible) is not None and eligible.ports:
+            for w, begin in zip(placement.where.tolist(), placement.starts.tolist(), strict=True):
+                wanted.append((plan.places[w].node, eligible.ports, begin, placement.demand.uid))
+    return wanted
+
+
+def _to_the_end(
+    planner: Planner, now: float, st: JobState, places: Sequence[Place], until: Mapping[Place, float]
+) -> Sequence[Place]:
+    """Return the places that nothing else needs before the end of a pod that nothing ends.
+
+    A pod may take longer than its cost says, so no placement waits for them.
+    """
+    own = st.job.rules.ports
+    taken = {node for node, ports, *_ in (_wanted_ports(planner.state.plan) if own else ()) if conflict(own, ports)}
+    lasting = [place for place in places if until[place] == math.inf and place.node not in taken]
+    if not planner.state.ahead.held:
+        return lasting
+    end = st.measured_by(now) if st.cost is None else now + planner.planned(st).seconds(1)
+    room = planner.state.ahead.free(lasting, now, end + planner.state.ahead.clearance).tolist()
+    return [place for place, there in zip(lasting, room, strict=True) if there]
+
+
+def _tell_of(state: PoolState, st: JobState) -> None:
+    """Note that a chunk without a promise takes what placements may need, or a queue counts on."""
+    if st.job.rules.ports or (st.job.unit_pods and not state.schedule.counts_on_ends):
+        state.outdated.times_changed()
 
 
 def _leftover_units(st: JobState, cost: Cost, part: int) -> int:

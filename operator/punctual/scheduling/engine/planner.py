@@ -142,8 +142,8 @@ class Planner:
     def _ends(self, now: float, evicted: frozenset[str], stays: Collection[Place] = ()) -> dict[Place, float]:
         """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work.
 
-        A leftover chunk leaves after notice, but for the pod of a Job, which nothing ends. On the places ``stays`` it is
-        asked only once it should have ended.
+        A leftover chunk leaves after notice, but for the pod of a Job, which nothing ends. On the places ``stays`` it
+        is asked only once it should have ended.
         """
         places_of = self.state.processors.places_of
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
@@ -161,7 +161,7 @@ class Planner:
                 watch = st.watch(chunk)
                 # what does not run cannot answer an offer, so it gets none
                 notice = GRACE if watch.pod is not None and watch.pod.waits else NOTICE
-                if (unbooked or chunk.leftover) and not self._stays_put(st):
+                if (unbooked or chunk.leftover) and not _stays_put(self.state, st):
                     ends[place] = max(now + GRACE, (watch.offered_at or now) + notice)
                     if place in stays:
                         ends[place] = max(ends[place], expected_end(chunk, watch, now=now) + WARNING)
@@ -173,10 +173,6 @@ class Planner:
                     if st.cost is None:
                         ends[place] = max(ends[place], st.measured_by(now))
         return ends
-
-    def _stays_put(self, st: JobState) -> bool:
-        """Whether nothing ends the pods of a job. How long a pilot runs matters only for promises that are guaranteed."""
-        return st.job.unit_pods and (st.cost is not None or self.state.terms.guaranteed)
 
     def running_until(self, st: JobState, now: float) -> float:
         """Return when the last of its running chunks is expected to end."""
@@ -354,6 +350,11 @@ class Planner:
             if told != promise:
                 st.record = st.record._replace(promise=told)
                 self.state.touch(st)
+
+
+def _stays_put(state: PoolState, st: JobState) -> bool:
+    """Whether nothing ends the pods of a job. How long a pilot runs matters only to promises that are guaranteed."""
+    return st.job.unit_pods and (st.cost is not None or state.terms.guaranteed)
 
 
 def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:
