@@ -97,14 +97,10 @@ def why_over(job: JobView, pod: PodView, now: float, told: DecisionView | None =
 def _sentences(on: Subject) -> Iterator[str]:
     job = on.job
     match job.state:
-        case "Refused":
+        case "Refused" | "Waiting" | "Running" if job.state == "Refused" or job.goes_on:
             yield from _refused(on)
         case "Waiting" | "Running" | "Suspended" if _is_admitted_guest(job):
             yield from guest_job(on)
-        case "Waiting" | "Running" if job.goes_on:
-            yield from _refused(on)
-            yield from _under_way(on)
-            yield from _on_leftovers(on, "It gets the processors that no promise needs.")
         case "Waiting" if job.promised:
             yield from _promised(on)
             yield from _waits(on)
@@ -152,6 +148,9 @@ def _refused(on: Subject) -> Iterator[str]:
     if on.pool is not None:
         yield from _load(on, on.pool)
     yield _offered(on)
+    if job.goes_on:
+        yield from _under_way(on)
+        yield from _on_leftovers(on, "It gets the processors that no promise needs.")
 
 
 def _offered(on: Subject) -> str:

@@ -248,10 +248,9 @@ def settled(body: Body) -> str:
         return ""
     said = conditions_of(status).get("Admitted", {})
     answer, reason = said.get("status"), said.get("reason")
-    if reason == reasons.POOL_NOT_FOUND and not status.get("finishTime"):
-        return ""  # it waits for its pool, until its deadline
-    if answer == "False" and status.get("state") in {"Waiting", "Running"}:
-        return ""  # it goes on without a promise
+    waits = reason == reasons.POOL_NOT_FOUND or status.get("state") in {"Waiting", "Running"}
+    if waits and answer == "False" and not status.get("finishTime"):
+        return ""  # for its pool, until its deadline; or it goes on without a promise
     if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
         return sys.intern(reason)
     return ""

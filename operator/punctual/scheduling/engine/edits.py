@@ -44,10 +44,7 @@ class Edits:
             else:
                 self._ask_anew(st, job)
         elif st.record.goes_on and state == "Leftover":
-            # nothing ends the pods of a Job, so its units go on meanwhile
-            keeps = job.unit_pods and job.units == st.job.units
-            if keeps or not self._take_back(now, st, reasons.APPLIED):
-                self._ask_anew(st, job)
+            self._ask_beside_chunks(now, st, job)
         elif state == "Measuring" and job.units != st.job.units:
             if not self._take_back(now, st, reasons.MEASURING):
                 self._ask_anew(st, job)
@@ -68,6 +65,12 @@ class Edits:
         )
         self.state.searches.drop(job.uid)  # the search was for the old spec
         self.state.ask(st)
+
+    def _ask_beside_chunks(self, now: float, st: JobState, job: Job) -> None:
+        """Ask for a job that runs without a promise. Nothing ends the pods of a Job, so its units go on meanwhile."""
+        keeps = job.unit_pods and job.units == st.job.units
+        if keeps or not self._take_back(now, st, reasons.APPLIED):
+            self._ask_anew(st, job)
 
     def _take_back(self, now: float, st: JobState, reason: str) -> bool:
         """End all chunks of a job; return whether the job has ended because all its units were reported done."""
