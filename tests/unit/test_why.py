@@ -180,6 +180,17 @@ def test_a_late_job_says_why_and_how_far_its_chunks_are():
     one(live, r"Its units take 1\.[5-7] times the cost that was promised\.")
 
 
+def test_a_refused_job_that_runs_says_both():
+    cluster = Cluster().after(3, asked("a", units=300, within=20, on_refusal="Continue"))
+    found = cluster.why("a")
+    refused = r"Pool main refused it .* \(InfeasibleCapacity\): .*"
+    one(found, rf"{refused}; it runs on leftover capacity without a promise; .*")
+    one(found, r"Would be promised: spec\.deadlineTime .*")
+    ends = r"when a promise needs the processor, the chunk is ended\."
+    one(found, rf"3 chunks run on leftover capacity: {ends} Its finished units count\.")
+    one(cluster.why_chunk("a"), rf"A processor of n\d was idle\. No promise holds it: {ends}")
+
+
 def test_lost_nodes_are_named():
     cluster = Cluster().after(10, A)
     cluster.world.node("n0", 2.0, ready=False)

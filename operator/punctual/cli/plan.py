@@ -232,8 +232,8 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
         raise PunctualError(f"{source}: {flaw}")
     if isinstance(spec, dict) and spec.get("class") == "Guest":
         raise PunctualError(f"{source}: spec.class: a Guest has no deadline, so there is nothing to plan: apply it")
-    if isinstance(spec, dict):  # answer as for the same job without dryRun and suspend
-        spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend"}}
+    if isinstance(spec, dict):  # answer as for the same job without these: it runs if it is promised
+        spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend", "onRefusal"}}
     manifest = {**body, "metadata": meta, "status": None, "spec": spec}
     try:
         model = api.parse(api.DivisibleJob, manifest)

@@ -112,7 +112,7 @@ def _times(job: JobView, now: float) -> Iterable[tuple[str, str, str]]:
 
 def _why(job: JobView) -> Iterable[Padding]:
     """Yield the reason of a state that does not explain itself, and the offer."""
-    if job.state not in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
+    if job.state not in {"Refused", "Late", "Missed", "Failed", "Measuring"} and not job.goes_on:
         return
     yield _indented(Text(f"{job.reason}: {job.message}", STYLES[job.state], overflow="fold"))
     if job.has_offer:

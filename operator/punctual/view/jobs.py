@@ -122,6 +122,12 @@ class JobView:
         return self.state == "Waiting" and self.finish is not None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it was refused, and runs on leftover capacity all the same."""
+        refused = self.conditions.get("Admitted", NOTHING).status == "False" and self.reason in OFFERED
+        return refused and self.state in {"Waiting", "Running"}
+
+    @property
     def has_offer(self) -> bool:
         """Whether anything would have been promised instead of what was refused."""
         return bool(self.offered or self.offer_load or self.lacking)

@@ -97,7 +97,7 @@ def why_over(job: JobView, pod: PodView, now: float, told: DecisionView | None =
 def _sentences(on: Subject) -> Iterator[str]:
     job = on.job
     match job.state:
-        case "Refused":
+        case "Refused" | "Waiting" | "Running" if job.state == "Refused" or job.goes_on:
             yield from _refused(on)
         case "Waiting" | "Running" | "Suspended" if _is_admitted_guest(job):
             yield from guest_job(on)
@@ -148,6 +148,9 @@ def _refused(on: Subject) -> Iterator[str]:
     if on.pool is not None:
         yield from _load(on, on.pool)
     yield _offered(on)
+    if job.goes_on:
+        yield from _under_way(on)
+        yield from _on_leftovers(on, "It gets the processors that no promise needs.")
 
 
 def _offered(on: Subject) -> str:
@@ -387,7 +390,7 @@ def _here(on: Subject, chunk: ChunkView) -> str:
             f"processor of {node} was the earliest free for them."
         )
     if chunk.leftover:
-        return f"A processor of {node} was idle. No promise holds it: when one needs it, the chunk is ended."
+        return f"A processor of {node} was idle. No promise holds it: {_ends_when(chunk)}"
     if chunk.kind == "Pilot":
         return f"It measures the cost of a unit on a free processor of {node}."
     if chunk.kind == "Reduce":
@@ -439,16 +442,26 @@ def _late(on: Subject) -> Iterator[str]:
     pool = on.view
     if pool is not None and (slowed := pool.slowed(job.uid)) >= OFF:
         yield f"Its units take {slowed:.2g} times the cost that was promised."
-    leftover = [chunk for chunk in job.chunks if chunk.leftover]
-    if leftover:
-        yield (
-            f"{chunks_run(len(leftover))} on leftover capacity: when a promise needs the processor, the chunk is "
-            "ended. Its finished units count."
-        )
-    if not job.chunks:
-        next_step = "Another pod follows later." if waits else "It gets the processors that no promise needs."
-        yield f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. {next_step}"
+    next_step = "Another pod follows later." if waits else "It gets the processors that no promise needs."
+    yield from _on_leftovers(on, next_step)
     if pool is not None:
         lost = [node for node in pool.nodes if node.reason and not node.processors]
         yield from few((f"Node {node.name} has no processors now: {node.reason}." for node in lost), "more nodes")
         yield f"The pool has {some(pool.processors, 'processor')} now, {pool.free} of them free."
+
+
+def _on_leftovers(on: Subject, next_step: str) -> Iterator[str]:
+    """Tell what a job without a promise has. ``next_step``: what follows if no chunk of it runs."""
+    job = on.job
+    leftover = [chunk for chunk in job.chunks if chunk.leftover]
+    if leftover:
+        yield f"{chunks_run(len(leftover))} on leftover capacity: {_ends_when(leftover[0])} Its finished units count."
+    if not job.chunks:
+        yield f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. {next_step}"
+
+
+def _ends_when(leftover: ChunkView) -> str:
+    """Tell what happens to a leftover chunk when its processor is needed. That of a Job has no pod of a known name."""
+    if leftover.pod:
+        return "when a promise needs the processor, the chunk is ended."
+    return "nothing ends the pods of a Job, so each keeps its processor until it is done."

@@ -59,7 +59,10 @@ def differences(faulty, plain):
     ]
 
 
-GIVEN = {"delete", "recreate", "suspend batch job", "delete batch job", "delete promise", "edit batch deadline"}
+GIVEN = {
+    "delete", "recreate", "suspend batch job", "delete batch job", "delete promise", "edit batch deadline",
+    "start anyway",
+}  # fmt: skip
 MORE = {"pods": 1, "events": 1, "configmaps": 0}
 """Creates and deletes that a fault may cause for each job."""
 

@@ -11,7 +11,7 @@ from cluster_model.clock import BEGIN, written
 
 from edge.applications import ALONE, LABEL, PACE
 from edge.machines import DEVICE
-from punctual.labels import COST_PER_UNIT, DEADLINE, POOL_LABEL
+from punctual.labels import COST_PER_UNIT, DEADLINE, POOL_LABEL, START_ANYWAY
 from punctual.notation.duration import parse_time
 
 OURS = "punctual.dev/v1alpha1"
@@ -78,7 +78,7 @@ def draw(seed, *, restore=False):
     plan.acts += _reserved(random.Random(f"reserved {seed}"))
     plan.acts += _profiled(random.Random(f"profiled {seed}"))
     plan.acts += _held(random.Random(f"held {seed}"), plan.nodes)
-    plan.acts += _batches(random.Random(f"batch {seed}"))
+    plan.acts += _some_anyway(random.Random(f"anyway {seed}"), _batches(random.Random(f"batch {seed}")))
     plan.acts += _equipped(random.Random(f"equipped {seed}"), plan)
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
     if restore:
@@ -381,6 +381,21 @@ def _batch(rng, name):
     return acts
 
 
+def _some_anyway(rng, acts):
+    """Let some Jobs start although they are refused, from their beginning or by a later word."""
+    for act in [act for act in acts if act.what == "make batch job" and rng.random() < OFTEN]:
+        job, wish = act.value
+        wish = replace(wish, expected="done" if wish.expected == "refused" else wish.expected)
+        acts[acts.index(act)] = replace(act, value=(job, wish))
+        if rng.random() < OFTEN:
+            acts.append(Act(act.at + rng.uniform(0.1, 30), "start anyway", act.target, value="true"))
+        else:
+            job["metadata"]["annotations"][START_ANYWAY] = "true"
+        if rng.random() < SELDOM:
+            acts.append(Act(act.at + rng.uniform(30, 60), "start anyway", act.target, value="false"))
+    return acts
+
+
 EQUIPPED = 0.25
 """Part of the plans in which each processor has a device."""
 
@@ -429,7 +444,7 @@ TIME = 240
 """Seconds by which deadlines and windows are later there."""
 LASTING = {
     "create", "delete", "edit deadline", "make", "make pod", "unmake", "make batch job", "delete batch job",
-    "edit batch deadline",
+    "edit batch deadline", "start anyway",
 }  # fmt: skip
 """What users do for good."""
 TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", "recreate pool", "hide devices"}

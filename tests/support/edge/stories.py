@@ -8,6 +8,7 @@ from dataclasses import replace
 from chaos_lib.jobs import Wish
 
 from edge.plan import OURS, POOL, SPACE, Act, Plan, batch_job
+from punctual.labels import START_ANYWAY
 
 NODES = {"n1": "1", "n2": "1"}
 SLOW = {"spec": {"containers": [{"name": "main", "image": "work:1.0"}]}}
@@ -68,8 +69,10 @@ def _batch(at, name, *, completions, parallelism, deadline=200.0, image="runs:2-
 
     ``expected`` and ``reasons``: as of its wish; ``answered`` is False: it gets no DivisibleJob.
     """
+    anyway = {START_ANYWAY: "true"} if more.pop("anyway", False) else {}
     expected, reasons, answered = more.pop("expected", "done"), more.pop("reasons", ()), more.pop("answered", True)
     job = batch_job(name, completions, parallelism, f"{deadline:.0f}s", image=image, cost=cost)
+    job["metadata"]["annotations"] |= anyway
     job["spec"].update(more)
     wish = Wish(name, "batch", {"spec": {"units": completions}}, expected, reasons, deadlines=[deadline])
     return Act(at, "make batch job", name, value=(job, wish if answered else None))
@@ -267,7 +270,7 @@ STORIES = {
         Act(12, "suspend batch job", "nightly", 28),
         *(Act(30, "kill", f"punctual-{i}", 15) for i in range(2)),
     ),
-    "a pilot of an ordinary Job gives way to a promise as its pod starts": _plan(
+    "a pilot of an ordinary Job keeps its processor beside promises": _plan(
         _job(3, "busy", units=60),
         _batch(4, "measured", completions=6, parallelism=2, cost=None, deadline=300),
         *(_job(6 + 3 * i, f"short-{i}", units=4, deadline=40, refusable=("InfeasibleCapacity",)) for i in range(5)),
@@ -295,6 +298,31 @@ STORIES = {
         _batch(3, "nightly", completions=16, parallelism=2, deadline=20, cost=None,
                reasons=("InfeasibleCapacity", "InfeasibleStartup")),
         Act(40, "edit batch deadline", "nightly", value=200),
+    ),
+    "an ordinary Job that is refused starts anyway, beside promises": _plan(
+        _batch(3, "hopeless", completions=10, parallelism=2, deadline=4, anyway=True),
+        *(_job(6 + 12 * i, f"promised-{i}", units=10, deadline=90) for i in range(4)),
+    ),
+    "one that started anyway goes on under the next leaders, and when its pods are lost": _plan(
+        _batch(3, "hopeless", completions=12, parallelism=2, deadline=4, image="runs:4-0", cost="4s", anyway=True),
+        Act(10, "kill", "leader", 4),
+        Act(20, "evict"),
+        Act(30, "freeze", "leader", 20),
+        Act(60, "kill agent", "n1", 3),
+    ),
+    "a refused Job is told to start anyway, and then not to": _plan(
+        _batch(3, "nightly", completions=60, parallelism=2, deadline=20, reasons=("InfeasibleCapacity",)),
+        Act(10, "start anyway", "nightly", value="true"),
+        Act(30, "start anyway", "nightly", value="false"),
+        _job(40, "next", units=20, deadline=60),
+    ),
+    "a Job that started anyway is promised by an edit": _plan(
+        _batch(3, "nightly", completions=16, parallelism=2, deadline=4, image="runs:4-0", cost="4s", anyway=True),
+        Act(14, "edit batch deadline", "nightly", value=150),
+    ),
+    "a Job without a cost starts anyway, is suspended, and goes on": _plan(
+        _batch(3, "nightly", completions=12, parallelism=2, deadline=6, cost=None, anyway=True),
+        Act(25, "suspend batch job", "nightly", 10),
     ),
     "an ordinary Job is measured": _plan(_batch(3, "nightly", completions=10, parallelism=2, cost=None)),
     "an ordinary Job is deleted under way": _plan(

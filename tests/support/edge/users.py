@@ -3,7 +3,7 @@
 import dataclasses
 
 from edge.plan import OURS, POOL, SPACE
-from punctual.labels import DEADLINE
+from punctual.labels import DEADLINE, START_ANYWAY
 from punctual.notation.duration import parse_time
 
 IN_SPACE = f"/apis/{OURS}/namespaces/{SPACE}"
@@ -67,6 +67,10 @@ class Users:
         notes = {DEADLINE: f"{act.value}s"}
         if self._ask("PATCH", f"{BATCH_JOBS}/{act.target}", {"metadata": {"annotations": notes}}):
             self.wishes[act.target].deadlines.append(float(act.value))
+
+    def _start_anyway(self, act):
+        """Say whether an ordinary Job starts although it is refused. ``act.value``: true or false."""
+        self._ask("PATCH", f"{BATCH_JOBS}/{act.target}", {"metadata": {"annotations": {START_ANYWAY: act.value}}})
 
     def _delete_promise(self, act):
         """Delete the DivisibleJob of an ordinary Job. Another one is asked for."""

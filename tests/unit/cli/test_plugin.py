@@ -429,6 +429,8 @@ OFFER = {"validUntilTime": "2027-01-15T08:01:00Z", "largestLoad": 0}
         (submitted(status="True", reason="DryRun"), PROMISED, True),
         (submitted("Refused", status="False", reason="InfeasibleCapacity"), REFUSED, False),
         (submitted("Refused", status="False", reason="InfeasibleCapacity", offer=OFFER), REFUSED, True),
+        (submitted("Running", status="False", reason="InfeasibleCapacity"), REFUSED, False),
+        (submitted("Running", status="False", reason="InfeasibleCapacity", offer=OFFER), REFUSED, True),
         (submitted("Refused", status="False", reason="NotAllowed"), REFUSED, True),
         (submitted(status="False", reason="PoolNotFound"), SILENT, True),
         (submitted("Refused", status="False", reason="PoolNotFound"), REFUSED, True),

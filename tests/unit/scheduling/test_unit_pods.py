@@ -218,16 +218,17 @@ def overrun(w: World) -> None:
     w.run_until(lambda w: w.records["a"].on_track is not None and w.records["a"].on_track.reason == reasons.OVERRUN)
 
 
-def test_leftover_units_go_on_one_by_one_and_leave_without_an_offer():
+def test_leftover_units_go_on_one_by_one_and_keep_their_processors_to_the_end():
     w = world(4)
     overrun(w)
     w.run(w.now + 30)
     assert all(chunk.size == 1 for chunk in w.records["a"].chunks)
-    w.apply(job("b", units=60, theta_cp=2.5, chi=2.0, deadline=w.now + 45.0, arrival=w.now))
+    w.apply(job("b", units=60, theta_cp=2.5, chi=2.0, deadline=w.now + 70.0, arrival=w.now))
     w.run_until(lambda w: w.done("a") and w.done("b"))
     assert w.met("b")
     assert w.records["a"].completed.total == 30
     assert not [line for line in w.log if " offer " in line]
+    assert not [uid for uid, reason, _ in w.said if (uid, reason) == ("a", reasons.CAPACITY_LOST)]
 
 
 def test_late_units_are_not_offered_an_earlier_end():

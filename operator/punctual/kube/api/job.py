@@ -242,6 +242,9 @@ class DivisibleJobSpec(ApiModel):
     on_miss: Literal["Continue", "Stop"] = "Continue"
     """What happens when a promise cannot be kept after all (nodes lost, cost declared too low). Continue: the job
     goes on with leftover capacity. Stop: its pods end and it fails. Default Continue."""
+    on_refusal: Literal["Stop", "Continue"] = "Stop"
+    """What happens if it is refused for lack of time or processors. Stop: it does not run. Continue: it runs on
+    leftover capacity, without a promise. Default Stop."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     """How many seconds after `status.finishTime` the job is deleted, with its pods and results: `86400` is a day. A
     refused job is finished too. Default: it is kept."""

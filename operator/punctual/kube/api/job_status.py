@@ -194,13 +194,12 @@ class DivisibleJobStatus(ApiModel):
     """The answer, and how far the job is. The operator plans from this after a restart; do not edit it."""
 
     state: State | None = None
-    """The job's state in one word, derived from the conditions. Waiting: it has no answer yet, or it is promised and
-    its first chunk has not begun, or it was only a question (`spec.dryRun`) and would be promised. Measuring: pilot
-    chunks measure its cost before it is answered. Refused: nothing is promised, see `offer`; an edit asks again.
-    Running: it is promised, chunks have begun, and the forecast is before the deadline. Late: it has not ended, and
-    its forecast is after the deadline or its promise was given up; it goes on. Suspended: `spec.suspend` is true.
-    Completed: all is done, by the deadline. Missed: all is done, after the deadline. Failed: it has ended without
-    being done."""
+    """The job's state in one word. Waiting: it has no answer yet, or its first chunk has not begun, or it was only a
+    question (`spec.dryRun`) and would be promised. Measuring: pilot chunks measure its cost before it is answered.
+    Refused: nothing is promised, see `offer`; an edit asks again. Running: chunks have begun, and the forecast is
+    before the deadline, or nothing is promised (`onRefusal`). Late: it has not ended, and its forecast is after the
+    deadline or its promise was given up; it goes on. Suspended: `spec.suspend` is true. Completed: all is done, by the
+    deadline. Missed: all is done, after the deadline. Failed: it has ended without being done."""
     reason: Annotated[str, Field(max_length=1024)] | None = None
     """Why, in one word: the reason of the condition that explains the state. For Late it is that of OnTrack, for
     Completed, Missed and Failed that of the condition with which it ended, else that of Admitted."""
@@ -224,7 +223,7 @@ class DivisibleJobStatus(ApiModel):
     """Units done of all, in per cent: `42%`."""
     eta: Time | None = None
     """When it will be done, by the plan and the speed seen so far, rounded up to seconds: a forecast. After the
-    deadline exactly while the forecast says that the job will be late. Absent: nothing is promised, or it has
+    deadline exactly while the forecast says that the job will be late. Absent: nothing is to run, or it has
     ended."""
     slack: StatusDuration | None = None
     """Time between `eta` and the deadline, rounded down to seconds; below zero: late."""

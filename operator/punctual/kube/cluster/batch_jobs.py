@@ -23,12 +23,13 @@ from punctual.labels import (
     POOL_LABEL,
     PROFILE,
     SLACK,
+    START_ANYWAY,
     STATE,
 )
 from punctual.notation.duration import parse_time
 from punctual.scheduling.model.events import PodObserved
 
-ASKED: Final = (DEADLINE, DEADLINE_TIME, COST_PER_UNIT, PROFILE)
+ASKED: Final = (DEADLINE, DEADLINE_TIME, COST_PER_UNIT, PROFILE, START_ANYWAY)
 """Annotations with which a user asks."""
 SAID: Final = (STATE, ETA, SLACK, OFFER, MESSAGE)
 """Annotations with which the operator answers."""

@@ -90,12 +90,12 @@ class KnownJob:
 
     @property
     def open(self) -> bool:
-        """Whether its pool has to wait for it: promised, running or being measured."""
+        """Whether its pool has to wait for it: promised, running, on leftover capacity or being measured."""
         record = self.term.record
         if self.deleting or record is None or record.ended:
             return False
         measuring = record.admitted is not None and record.admitted.reason == reasons.MEASURING
-        return bool(record.promise or record.chunks) or measuring
+        return bool(record.promise or record.chunks or record.goes_on) or measuring
 
     def forget_term(self) -> None:
         """Forget what a term has read or decided."""
@@ -248,8 +248,9 @@ def settled(body: Body) -> str:
         return ""
     said = conditions_of(status).get("Admitted", {})
     answer, reason = said.get("status"), said.get("reason")
-    if reason == reasons.POOL_NOT_FOUND and not status.get("finishTime"):
-        return ""  # it waits for its pool, until its deadline
+    waits = reason == reasons.POOL_NOT_FOUND or status.get("state") in {"Waiting", "Running"}
+    if waits and answer == "False" and not status.get("finishTime"):
+        return ""  # for its pool, until its deadline; or it goes on without a promise
     if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
         return sys.intern(reason)
     return ""

@@ -26,6 +26,7 @@ from punctual.profiles.samples import ByHand
 from punctual.profiles.samples import cost as profile_cost
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
+    WITHOUT_PROMISE,
     Chunk,
     FurtherProcessors,
     InputVersion,
@@ -116,6 +117,7 @@ def to_job(
         stall_timeout=spec.stall_timeout,
         image_timeout=spec.image_pull_timeout,
         on_miss=spec.on_miss,
+        on_refusal=spec.on_refusal,
         retention=spec.pod_retention,
         dry_run=spec.dry_run,
         suspend=spec.suspend,
@@ -156,9 +158,10 @@ def _cost(asked: api.JobCost | None) -> Cost | None:
 
 
 def cost_in_force(record: JobRecord | None) -> Cost | None:
-    """Return the cost that a job was promised with: no profile changes it, whatever that says by now."""
-    answer = record.admitted if record else None
-    return record.cost if record and answer and answer.status != "False" else None
+    """Return the cost with which a job was promised, or goes on: no profile changes it, whatever that says by now."""
+    if record is None or record.admitted is None or (record.admitted.status == "False" and not record.goes_on):
+        return None
+    return record.cost
 
 
 def to_by_hand(spec: api.ProfileSpec) -> ByHand:
@@ -213,6 +216,8 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
     fetched = status.input
     # as `ended` in kube.known.jobs tells them apart
     refused = "Completed" not in said and "Failed" not in said and said.get("Admitted", OPEN).status == "False"
+    answer = said.get("Admitted", OPEN)
+    goes_on = refused and status.state in {"Waiting", "Running"} and answer.reason in WITHOUT_PROMISE
     promise, offer, cost, units = status.promise, status.offer, status.cost, status.units or api.UnitCounts()
     return JobRecord(
         epoch=status.epoch or 0,
@@ -247,6 +252,7 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         started=status.start_time,
         finished=None if refused else status.finish_time,
         refused=status.finish_time if refused else None,
+        goes_on=goes_on,
         done=units.done,
         running=units.running,
         eta=status.eta,
@@ -402,7 +408,7 @@ def job_state(record: JobRecord) -> api.State:  # noqa: PLR0911  one line per st
             return "Measuring"
         case Verdict(reason=reasons.SUSPENDED):
             return "Suspended"
-        case Verdict(status="False"):
+        case Verdict(status="False") if not record.goes_on:
             return "Refused"
     if record.on_track is not None and record.on_track.status == "False":
         return "Late"
@@ -585,6 +591,7 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int, n
         on_track=None,
         eta=None,
         refused=refused,
+        goes_on=False,
         admitted=Verdict("False", reasons.POOL_NOT_FOUND, text),
     )
 

@@ -83,7 +83,8 @@ class Decisions:
 
     def _is_plain(self, application: JobToTest) -> bool:
         """Whether only the plan can prevent admission, and admission would add a placement."""
-        return not application.job.dry_run and objection(application) is None
+        runs = bool(self.state.jobs[application.job.uid].record.chunks)
+        return not application.job.dry_run and not runs and objection(application) is None
 
     def _answer_together(self, now: float, first: JobToTest) -> int:
         """Admit several jobs at once that fit only in another order; return the number of placements tested.
@@ -171,7 +172,7 @@ class Decisions:
 
     def _answer(self, now: float, st: JobState, application: JobToTest) -> int:
         """Decide one job; return the number of placements tested. It waits again if another test must decide."""
-        answer = self.mode.judge(now, application)
+        answer = self._what_runs(now, st, application) or self.mode.judge(now, application)
         if answer is None:
             self.state.ask(st)
             return 0
@@ -185,6 +186,18 @@ class Decisions:
             self.state.schedule.add(answer)
         return answer.placements
 
+    def _what_runs(self, now: float, st: JobState, a: JobToTest) -> Rejected | None:
+        """Reject a job with units that run without a promise, if they end too late or are the last."""
+        if not any(chunk.leftover for chunk in st.record.chunks):
+            return None
+        if not a.demand.ranges:
+            return Rejected(reasons.INFEASIBLE_CAPACITY, "its last units run without a promise already")
+        if not self.planner.is_late(st, now):
+            return None
+        late = span(self.planner.running_until(st, now) - st.job.deadline)
+        text = f"units that run without a promise already end {late} after the deadline"
+        return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True)
+
     def _reject(self, now: float, st: JobState, answer: Rejected, a: JobToTest) -> None:
         message = answer.message
         if answer.reason == reasons.INFEASIBLE_CAPACITY:
@@ -192,6 +205,8 @@ class Decisions:
             about = a.closed, scarcest(self.state.processors, self.state.spec)
             message = "; ".join([message, *(text for text in about if text and text not in message)])
         self.lifecycle.refuse(now, st, answer.reason, message)
+        if st.record.ended:
+            return
         if answer.by_time:
             self.state.misses.turn_away()
         if answer.by_time and self.offers:
@@ -219,6 +234,7 @@ class Decisions:
             on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
             offer=None,
             refused=None,
+            chunks=tuple(c._replace(leftover=c.leftover and not job.unit_pods) for c in st.record.chunks),
             promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
         self.state.outbox.add(Emit(job.uid, "Normal", reason, text))
@@ -238,7 +254,7 @@ class Decisions:
 
         for uid, offer in self.state.searches.work(self.test(now), larger, now, size=len(self.state.plan)):
             st = self.state.jobs.get(uid)
-            if st is None or st.state != "Refused":
+            if st is None or st.state not in {"Refused", "Leftover"}:
                 continue
             admitted = st.record.admitted
             if admitted is not None and offer.processors is not None:

@@ -104,13 +104,8 @@ class Dispatcher:
 
     def _port_claims(self) -> list[PlaceClaim]:
         """Return the places of pods with host ports that planned work needs."""
-        if not self.planner.eligibility.ports():
+        if not self.planner.eligibility.ports() or not (wanted := _wanted_ports(self.state.plan)):
             return []
-        wanted: list[tuple[str, Ports, float, str]] = []
-        for placement in self.state.plan:
-            if (eligible := placement.demand.eligible) is not None and eligible.ports:
-                for w, begin in zip(placement.where.tolist(), placement.starts.tolist(), strict=True):
-                    wanted.append((self.state.plan.places[w].node, eligible.ports, begin, placement.demand.uid))
         found = []
         for place, occupant in self.state.processors.occupants.items():
             held = st.job.rules.ports if (st := self.state.jobs.get(occupant.job)) is not None else NO_PORTS
@@ -126,9 +121,12 @@ class Dispatcher:
                 self.lifecycle.endings.hurry(now, occupant)
             return
         st, chunk = found
-        if not (chunk.leftover or st.state == "Leftover" or st.job.uid in self.state.schedule.overtaken):
+        leftover = chunk.leftover or st.state == "Leftover"
+        if not (leftover or st.job.uid in self.state.schedule.overtaken):
             return
         watch = st.watch(chunk)
+        if leftover and st.job.unit_pods and watch.pod is not None:
+            return  # nothing ends it
         runs = watch.pod is not None and watch.pod.runs
         if st.job.unit_pods and now < claim.begin - WARNING + PATIENCE - tolerance(now):
             return  # it has no units to give back, so it may stay as long as a chunk that does not answer
@@ -312,7 +310,7 @@ class Dispatcher:
         """
         wanting = sorted(
             (st for st in self.state.live.unpromised() if st.state in UNBOOKED and st.refused_until <= now),
-            key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
+            key=lambda st: (st.state != "Measuring", st.record.goes_on, st.job.deadline, st.job.arrival, st.job.uid),
         )
         free: Sequence[Place] = self._unbooked(now, places) if wanting else []
         for i, st in enumerate(wanting):
@@ -321,12 +319,14 @@ class Dispatcher:
             able = self.planner.eligibility.able(st, free)
             if not able:
                 continue
+            if st.job.unit_pods:
+                able = _to_the_end(self.planner, now, st, able, places)
             reduce = st.work_done and st.job.reduce_duration is not None
             if st.state == "Measuring" or reduce:
-                if places[able[0]] < math.inf:
+                if able and places[able[0]] < math.inf:
                     continue
                 measures = st.state == "Measuring" and (st.record.pilots or not reduce)
-                used = self._pilot(now, st, able[0]) if measures else self._reduce_on(now, st, able[0])
+                used = self._pilot(now, st, able) if measures else self._reduce_on(now, st, able[0])
             else:
                 used = self._run_on_leftovers(now, st, able, places, share=max(1, len(free) // (len(wanting) - i)))
             free = _without(free, able[:used])
@@ -371,12 +371,14 @@ class Dispatcher:
             if walk.port > planned.port:
                 planned.port = walk.port  # all later placements meet it too
                 self.state.outdated.times_changed()
-            if st.job.rules.ports:  # placements of jobs that take them meet it, too
-                self.state.outdated.times_changed()
+            _tell_of(self.state, st)
         return len(pieces)
 
-    def _pilot(self, now: float, st: JobState, place: Place) -> int:
-        """Create the next pilot of a job if there is none, or end its measuring; return the number of pods created."""
+    def _pilot(self, now: float, st: JobState, free: Sequence[Place]) -> int:
+        """Create the next pilot of a job on the first of these free places if there is none, or end its measuring.
+
+        Return the number of pods created.
+        """
         record = st.record
         if record.chunks:
             return 0
@@ -392,13 +394,14 @@ class Dispatcher:
             if st.state == "Waiting":
                 self.state.ask(st)
             return 0
+        if not free:
+            return 0
         first = left.parts[0]
         piece = Range(first.begin, min(first.end, first.begin + size))
         # No cost is known yet: the pilot is late once it stalls, not at a planned time.
-        walk = Walk(np.array([now]), np.array([st.job.deadline]), -np.inf)
-        self._create(now, st, [(piece, place)], walk, kind="Pilot", leftover=True)
-        if st.job.rules.ports:
-            self.state.outdated.times_changed()
+        walk = Walk(np.array([now]), np.array([max(st.job.deadline, now + LEFTOVER_CHUNK)]), -np.inf)
+        self._create(now, st, [(piece, free[0])], walk, kind="Pilot", leftover=True)
+        _tell_of(self.state, st)
         return 1
 
     def take_up(self) -> None:
@@ -416,6 +419,39 @@ def _timeline(state: PoolState, st: JobState, at: Floats, places: Sequence[Place
     planned = state.plan.timeline
     timeline = Timeline(at, planned.discipline, planned.port, state.processors.speeds(places))
     return timeline.beside_port() if st.job.unit_pods else timeline
+
+
+def _wanted_ports(plan: Plan) -> list[tuple[str, Ports, float, str]]:
+    """Return the host ports that planned work needs: node, ports, when it begins, and its job."""
+    wanted: list[tuple[str, Ports, float, str]] = []
+    for placement in plan:
+        if (eligible := placement.demand.eligible) is not None and eligible.ports:
+            for w, begin in zip(placement.where.tolist(), placement.starts.tolist(), strict=True):
+                wanted.append((plan.places[w].node, eligible.ports, begin, placement.demand.uid))
+    return wanted
+
+
+def _to_the_end(
+    planner: Planner, now: float, st: JobState, places: Sequence[Place], until: Mapping[Place, float]
+) -> Sequence[Place]:
+    """Return the places that nothing else needs before the end of a pod that nothing ends.
+
+    A pod may take longer than its cost says, so no placement waits for them.
+    """
+    own = st.job.rules.ports
+    taken = {node for node, ports, *_ in (_wanted_ports(planner.state.plan) if own else ()) if conflict(own, ports)}
+    lasting = [place for place in places if until[place] == math.inf and place.node not in taken]
+    if not planner.state.ahead.held:
+        return lasting
+    end = st.measured_by(now) if st.cost is None else now + planner.planned(st).seconds(1)
+    room = planner.state.ahead.free(lasting, now, end + planner.state.ahead.clearance).tolist()
+    return [place for place, there in zip(lasting, room, strict=True) if there]
+
+
+def _tell_of(state: PoolState, st: JobState) -> None:
+    """Note that a chunk without a promise takes what placements may need, or a queue counts on."""
+    if st.job.rules.ports or (st.job.unit_pods and not state.schedule.counts_on_ends):
+        state.outdated.times_changed()
 
 
 def _leftover_units(st: JobState, cost: Cost, part: int) -> int:

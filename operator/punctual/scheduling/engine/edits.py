@@ -34,7 +34,7 @@ class Edits:
         if state == "Ended":
             st.job = replace(st.job, ttl=job.ttl)
             self.lifecycle.note_end(st)
-        elif state in {"Waiting", "Refused", "Answered"}:
+        elif state in {"Waiting", "Refused", "Answered"} and not (job.suspend and st.record.chunks):
             self._ask_anew(st, job)
         elif job.suspend and state != "Suspended":
             self._suspend(now, st, job)
@@ -43,6 +43,8 @@ class Edits:
                 st.job, st.record = job, ledger.within(st.record, job.units)
             else:
                 self._ask_anew(st, job)
+        elif st.record.goes_on and state == "Leftover":
+            self._ask_beside_chunks(now, st, job)
         elif state == "Measuring" and job.units != st.job.units:
             if not self._take_back(now, st, reasons.MEASURING):
                 self._ask_anew(st, job)
@@ -58,9 +60,17 @@ class Edits:
         """Queue an edited job for a new decision; its completed units stay completed."""
         st.job = job
         record = ledger.within(st.record, job.units)
-        st.record = record._replace(admitted=None, on_track=None, promise=None, offer=None, refused=None)
+        st.record = record._replace(
+            admitted=None, on_track=None, promise=None, offer=None, refused=None, goes_on=False
+        )
         self.state.searches.drop(job.uid)  # the search was for the old spec
         self.state.ask(st)
+
+    def _ask_beside_chunks(self, now: float, st: JobState, job: Job) -> None:
+        """Ask for a job that runs without a promise. Nothing ends the pods of a Job, so its units go on meanwhile."""
+        keeps = job.unit_pods and job.units == st.job.units
+        if keeps or not self._take_back(now, st, reasons.APPLIED):
+            self._ask_anew(st, job)
 
     def _take_back(self, now: float, st: JobState, reason: str) -> bool:
         """End all chunks of a job; return whether the job has ended because all its units were reported done."""
@@ -115,7 +125,7 @@ class Edits:
         # Until a unit is completed, the input may change and the spec may name another.
         version = st.record.input if st.record.completed else None
         st.record = st.record._replace(
-            admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
+            admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version, goes_on=False
         )
         self.state.outbox.add(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
 

@@ -248,8 +248,11 @@ class HealthChecks:
             self.lifecycle.hold_back(now, st, chunk, cause)
 
     def _give_up_measuring(self, now: float) -> None:
-        """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
-        late = [st for st in self.state.live.unpromised() if st.state == "Measuring" and now >= st.job.deadline]
+        """Reject jobs with deadlines that passed while pilots still measured the cost of a unit, unless they go on."""
+        late = [
+            st for st in self.state.live.unpromised()
+            if st.state == "Measuring" and now >= st.job.deadline and st.job.on_refusal == "Stop"
+        ]  # fmt: skip
         for st in late:
             for chunk in st.record.chunks:
                 self.lifecycle.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has passed", own=False)

@@ -60,8 +60,10 @@ class JobEvents:
         chunks = {chunk.key: chunk for chunk in record.chunks}
         pilots = tuple(sample for sample in record.pilots if sample.units > 0)
         st.record = st.record._replace(chunks=tuple(chunks.values()), pilots=pilots)
-        if st.state in LIVE and st.state != "Measuring" and (record.promise is None or st.cost is None):
-            st.record = st.record._replace(admitted=None)
+        goes_on = record.goes_on and st.job.on_refusal == "Continue"
+        no_promise = record.promise is None and not goes_on
+        if st.state in LIVE and st.state != "Measuring" and (no_promise or st.cost is None):
+            st.record = st.record._replace(admitted=None, goes_on=False)
         if st.state in LIVE:
             self.state.live[st.job.uid] = st
         asked, promise = st.asked, record.promise

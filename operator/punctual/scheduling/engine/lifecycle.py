@@ -9,7 +9,7 @@ from punctual.scheduling.chunks import ledger, life
 from punctual.scheduling.engine.measurements import Measurements
 from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult, WithdrawChunk
 from punctual.scheduling.model.events import PodObserved
-from punctual.scheduling.model.job import Chunk, InputVersion
+from punctual.scheduling.model.job import WITHOUT_PROMISE, Chunk, InputVersion
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.timing import BLOCKED
 from punctual.scheduling.model.wording import SAID, some, span
@@ -226,7 +226,7 @@ class Lifecycle:
         """
         deadline = st.job.deadline
         taken = span(ended - (st.record.started or ended))
-        missed = st.record.promise is not None and ended > deadline
+        missed = (st.record.promise is not None or st.record.goes_on) and ended > deadline
         if missed:
             verdict = Verdict("True", reasons.DEADLINE_MISSED, f"done in {taken}, {span(ended - deadline)} late")
         else:
@@ -258,9 +258,19 @@ class Lifecycle:
         self.state.outbox.add(Emit(st.job.uid, "Warning", reason, message))
 
     def refuse(self, now: float, st: JobState, reason: str, message: str) -> None:
-        """Refuse the job: it is finished until an edit of its spec requests a new decision."""
-        since = now if st.record.refused is None else st.record.refused
-        st.record = st.record._replace(admitted=Verdict("False", reason, message), promise=None, refused=since)
+        """Refuse the job: it is finished until an edit of its spec requests a new decision, or goes on all the same."""
+        job, since = st.job, now if st.record.refused is None else st.record.refused
+        goes_on = job.on_refusal == "Continue" and not job.dry_run and reason in WITHOUT_PROMISE
+        if goes_on:
+            message, since = f"{message}; it runs on leftover capacity without a promise", None
+        else:
+            for chunk in [chunk for chunk in st.record.chunks if chunk.leftover]:  # it ran without a promise
+                self.end_and_lose(now, st, chunk, reason, "", own=False)
+        if st.record.ended:
+            return
+        st.record = st.record._replace(
+            admitted=Verdict("False", reason, message), promise=None, refused=since, goes_on=goes_on
+        )
         self.note_end(st)
         self.state.outbox.add(Emit(st.job.uid, "Warning", reason, message))
 

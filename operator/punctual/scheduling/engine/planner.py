@@ -93,12 +93,12 @@ class Planner:
         return self._ends(now, frozenset())
 
     def leftovers(self, now: float) -> dict[Place, float]:
-        """Return the places of leftover chunks that were not asked to leave, and when each is expected to end."""
+        """Return the places of leftover chunks that may be asked to leave and were not, and when each should end."""
         found = {}
         for uid in self.state.active:
             st = self.state.jobs[uid]
             for chunk in st.record.chunks:
-                if not (chunk.leftover or st.state == "Leftover") or chunk.offered is not None:
+                if not st.makes_way(chunk) or chunk.offered is not None:
                     continue
                 watch = st.watch(chunk)
                 place = self.state.processors.places_of.get((uid, chunk.kind, chunk.begin, chunk.attempt))
@@ -142,7 +142,8 @@ class Planner:
     def _ends(self, now: float, evicted: frozenset[str], stays: Collection[Place] = ()) -> dict[Place, float]:
         """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work.
 
-        A leftover chunk leaves after notice. On the places ``stays`` it is asked only once it should have ended.
+        A leftover chunk leaves after notice, but for the pod of a Job, which nothing ends. On the places ``stays`` it
+        is asked only once it should have ended.
         """
         places_of = self.state.processors.places_of
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
@@ -160,7 +161,7 @@ class Planner:
                 watch = st.watch(chunk)
                 # what does not run cannot answer an offer, so it gets none
                 notice = GRACE if watch.pod is not None and watch.pod.waits else NOTICE
-                if unbooked or chunk.leftover:
+                if (unbooked or chunk.leftover) and not _stays_put(self.state, st):
                     ends[place] = max(now + GRACE, (watch.offered_at or now) + notice)
                     if place in stays:
                         ends[place] = max(ends[place], expected_end(chunk, watch, now=now) + WARNING)
@@ -169,6 +170,8 @@ class Planner:
                     if chunk.late and not end_is_known(chunk, watch, now=now):
                         # it may stay as long as nothing is lost if it must be ended then
                         ends[place] += OVERDUE + LOOK + notice
+                    if st.cost is None:
+                        ends[place] = max(ends[place], st.measured_by(now))
         return ends
 
     def running_until(self, st: JobState, now: float) -> float:
@@ -347,6 +350,11 @@ class Planner:
             if told != promise:
                 st.record = st.record._replace(promise=told)
                 self.state.touch(st)
+
+
+def _stays_put(state: PoolState, st: JobState) -> bool:
+    """Whether nothing ends the pods of a job. How long a pilot runs matters only to promises that are guaranteed."""
+    return st.job.unit_pods and (st.cost is not None or state.terms.guaranteed)
 
 
 def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:

@@ -5,8 +5,9 @@ All times are float seconds on one clock (the API server's), all units int. This
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from punctual import reasons
 from punctual.control.response import Response
 from punctual.errors import InvariantError
 from punctual.scheduling.model.node_rules import ANY_NODE, NodeRules
@@ -16,8 +17,11 @@ from punctual.verdict import Verdict
 
 Restart = Literal["Redo", "Resume"]
 OnMiss = Literal["Continue", "Stop"]
+OnRefusal = Literal["Stop", "Continue"]
 Retention = Literal["Failed", "All", "None"]
 Kind = Literal["Chunk", "Pilot", "Reduce", "Guest"]
+WITHOUT_PROMISE: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP})
+"""Reasons of a refusal with which a job may go on: it lacks a promise, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,7 @@ class Job(Work):
     image_timeout: float = 300.0
     """Seconds for which pods that cannot start for their image or configuration are the cluster's fault."""
     on_miss: OnMiss = "Continue"
+    on_refusal: OnRefusal = "Stop"
     dry_run: bool = False
     reservation: str | None = None
     """The reservation that it must run inside (`Reservation.group`); None: it runs outside of all."""
@@ -267,6 +272,8 @@ class JobRecord(NamedTuple):
     finished: float | None = None
     refused: float | None = None
     """When it was refused. It stands while a refused job is asked again without an edit, until another answer comes."""
+    goes_on: bool = False
+    """It was refused, and runs on leftover capacity without a promise (`onRefusal: Continue`)."""
     done: int = 0
     """Units completed, plus units that running chunks have reported (for people; no decision uses it)."""
     running: int = 0

@@ -31,11 +31,20 @@ class FluidJobs:
     """Returns when a job's work must be done."""
 
     def nodes(self, now: float) -> list[FluidNode]:
-        """Return the nodes that have pods or take some; one on which a pod found no room takes none for a while."""
-        there, taken = self.state.processors, Counter(place.node for place in self.state.processors.occupants)
+        """Return the nodes that have pods or take some; one on which a pod found no room takes none for a while.
+
+        A pod without a promise that nothing ends is as if it were not the pool's.
+        """
+        there, jobs = self.state.processors, self.state.jobs
+        taken = Counter(place.node for place in there.occupants)
+        held = Counter(
+            place.node for place, occupant in there.occupants.items()
+            if (st := jobs.get(occupant.job)) is not None and st.job.unit_pods and st.state == "Leftover"
+        )  # fmt: skip
+        taken -= held
         found = []
         for name, whole in sorted(there.whole.items()):
-            pods = there.counts[name]
+            pods = max(0, there.counts[name] - held[name])
             if there.blocked_until.get(name, 0.0) > now:
                 pods = min(pods, taken[name])
             if whole > 0:

@@ -50,7 +50,6 @@ def forecast(st: JobState, setting: Setting, now: float) -> Forecast:
     """Return when a job with a promise, or on leftover capacity, will be done; never before ``now``."""
     record, cost, promise = st.record, st.cost, st.record.promise
     assert cost is not None
-    assert promise is not None
     if any(c.kind == "Reduce" for c in record.chunks):
         end = max(now, *(expected_end(c, _seen(st, c), now=now) for c in record.chunks))
         return Forecast(end, end)
@@ -64,6 +63,7 @@ def forecast(st: JobState, setting: Setting, now: float) -> Forecast:
     if st.state == "Leftover":  # it may lose each of its processors to a promise, or get others: no plan says so
         end = max(likely, now + reduce + _shared_out(st, pace, ends, waiting, now))
         return Forecast(end, end, known or all(_seen(st, c).reported is not None for c in record.chunks))
+    assert promise is not None
     if waiting:
         rest = _waiting(st, setting, pace, ends, waiting, now, reduce)
         best, likely = max(best, rest.best), max(likely, rest.best, rest.likely)

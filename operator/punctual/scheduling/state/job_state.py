@@ -28,6 +28,8 @@ GIVEN_UP = frozenset({
 NotStarted, the promise itself tells: it may stand while its pods do not start."""
 SATURATED = 10.0
 """Seconds for which a chunk needs more CPU than there is before others are asked to help: less may be noise."""
+UNMEASURED = 30 * 86400.0
+"""Seconds for which a pilot may have its processor if nothing ends its pod and its job."""
 FRESH = 5.0
 """Seconds for which an agent's report counts as current."""
 
@@ -166,7 +168,7 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
         if reason == reasons.SUSPENDED:
             return "Suspended"
         if status == "False":
-            return "Refused"
+            return "Leftover" if record.goes_on else "Refused"
         if reason == reasons.DRY_RUN:
             return "Answered"
         late = record.on_track is not None and record.on_track.status == "False" and record.on_track.reason
@@ -212,6 +214,14 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
         if self.cost is None or (self.job.unit_pods and self.job.cost is None):
             return 0.0
         return chunk.size * self.cost.chi
+
+    def makes_way(self, chunk: Chunk) -> bool:
+        """Whether a chunk leaves its processor if promised work needs it. Nothing ends the pod of a Job."""
+        return (chunk.leftover or self.state == "Leftover") and not self.job.unit_pods
+
+    def measured_by(self, now: float) -> float:
+        """Return until when a pilot may run: at its deadline its job is refused, and then may go on all the same."""
+        return now + UNMEASURED if self.job.on_refusal == "Continue" else self.job.deadline
 
     @property
     def response(self) -> Response | None:

@@ -78,7 +78,7 @@ class Tracking:
     def _track(self, now: float, st: JobState) -> None:
         """Judge one job, and note its ETA."""
         before = st.record.eta
-        if st.state not in {"Promised", "Leftover"} or st.record.promise is None or st.cost is None:
+        if st.state not in {"Promised", "Leftover"} or st.cost is None:
             eta = None
         else:
             st.pace = job_pace(st)
@@ -153,6 +153,8 @@ def _eta(st: JobState, found: Forecast) -> float:
     Where nothing has been observed yet, as after a takeover, the ETA of a late job does not move forward.
     """
     track, before, deadline = st.record.on_track, st.record.eta, st.job.deadline
+    if st.record.goes_on:
+        return found.likely
     if track is None or track.status == "True":
         return min(found.likely, deadline)
     eta = found.likely if found.known or before is None else max(found.likely, before)

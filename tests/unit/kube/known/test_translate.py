@@ -12,9 +12,11 @@ from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.conditions import transition_times
-from punctual.kube.known.jobs import Owner
+from punctual.kube.known.jobs import Owner, settled
 from punctual.kube.known.translate import (
+    cost_in_force,
     delayed,
+    explanation,
     job_state,
     job_status,
     pool_missing,
@@ -95,6 +97,7 @@ def test_everything_asked_for_reaches_the_core():
             chunkRetries=1,
             stallTimeout="5m",
             onMiss="Stop",
+            onRefusal="Continue",
             dryRun=True,
             suspend=True,
             ttlSecondsAfterFinished=60,
@@ -116,6 +119,7 @@ def test_everything_asked_for_reaches_the_core():
         chunk_retries=1,
         stall_timeout=300.0,
         on_miss="Stop",
+        on_refusal="Continue",
         dry_run=True,
         suspend=True,
         ttl=60.0,
@@ -556,6 +560,24 @@ def test_a_refused_job_is_finished_until_it_is_asked_again():
     for other in (missing, delayed(refused, JOB, "a webhook fails", epoch=3)):
         assert other.refused is None
         assert "finishTime" not in job_status(other, JOB, owner=OWNER, transition_times={}, now=9.0)
+
+
+@pytest.mark.parametrize(("started", "state"), [(None, "Waiting"), (5.0, "Running")])
+def test_a_refused_job_that_goes_on_is_not_finished(started, state):
+    refused = JobRecord(admitted=Verdict("False", "InfeasibleCapacity", "too few"), goes_on=True, started=started)
+    status = job_status(refused, JOB, owner=OWNER, transition_times={}, now=9.0)
+    assert (status["state"], status["reason"]) == (state, "InfeasibleCapacity")
+    assert "finishTime" not in status
+    assert to_record(through_the_server(api.DivisibleJobStatus, status)) == refused
+    assert explanation(refused) == refused.admitted
+    meta = {"name": "x", "namespace": "ns", "uid": "u", "generation": 1}
+    assert settled({"metadata": meta, "status": {**status, "observedGeneration": 1}}) == "", "a new leader reads it"
+    done = refused._replace(completed_condition=Verdict("True", "DeadlineMissed", ""), finished=20.0)
+    assert job_state(done) == "Missed"
+    assert cost_in_force(refused._replace(cost=Cost(chi=2.0))) == Cost(chi=2.0)
+    assert cost_in_force(refused._replace(cost=Cost(chi=2.0), goes_on=False)) is None
+    missing = pool_missing(refused, JOB, "main", epoch=3, now=JOB.deadline + 5.0)
+    assert job_state(missing) == "Refused"
 
 
 def test_a_job_without_a_pool_waits_until_its_deadline_and_is_refused_then():

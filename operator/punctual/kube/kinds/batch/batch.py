@@ -156,7 +156,8 @@ class OrdinaryJobs:
         self._count(job, known, record)
         state = job_state(record)
         self._mirror(job, known, record, state)
-        goes_on = state in GOES_ON and (record.admitted.status == "True" or state == "Measuring")
+        runs = record.admitted.status == "True" or record.goes_on or state == "Measuring"
+        goes_on = state in GOES_ON and runs
         if goes_on and job.suspended and not job.opened and not job.ended:
             self._open(job, record)
         elif state == "Refused" and gated(job) and not job.suspended and not job.ended:

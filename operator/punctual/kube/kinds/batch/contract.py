@@ -15,7 +15,7 @@ from punctual.kube.cluster.batch_jobs import BatchJob, Parallelism
 from punctual.kube.cluster.pod_manifest import toleration
 from punctual.kube.cluster.requests import requested
 from punctual.kube.kinds.batch import parallelism
-from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, OPENED, PROFILE
+from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, OPENED, PROFILE, START_ANYWAY
 from punctual.notation.duration import format_time, parse_duration, parse_time
 from punctual.notation.quantity import format_bytes, format_cores
 from punctual.scheduling.model.ranges import Ranges
@@ -110,9 +110,15 @@ def divisible_job(job: BatchJob, now: float) -> Json:
         spec["cost"] = {"perUnit": asked[COST_PER_UNIT]}
     elif PROFILE in asked:
         spec["profile"] = asked[PROFILE]
+    if (anyway := _on_refusal(job)) != "Stop":
+        spec["onRefusal"] = anyway
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid, "controller": True}
     meta = {"name": job.name, "namespace": job.namespace, "ownerReferences": [owner]}
     return {"apiVersion": API_VERSION, "kind": "DivisibleJob", "metadata": meta, "spec": spec}
+
+
+def _on_refusal(job: BatchJob) -> str:
+    return "Continue" if dict(job.asked).get(START_ANYWAY) == "true" else "Stop"
 
 
 def _most(job: BatchJob) -> int:
@@ -139,6 +145,7 @@ def edited(job: BatchJob, spec: Mapping[str, Any], asked_at: float, *, refused: 
         with contextlib.suppress(UserError):
             deadline = bounded(job, asked_at if job.started is None else job.started)
             wanted = {"deadlineTime": format_time(deadline), "processors": {"max": _most(job)}}
+            wanted["onRefusal"] = _on_refusal(job)
             if job.indexed:
                 wanted["units"] = job.completions
             # its controller has yet to say when it began, or the DivisibleJob was made a moment after the question
@@ -147,7 +154,7 @@ def edited(job: BatchJob, spec: Mapping[str, Any], asked_at: float, *, refused: 
                 del wanted["deadlineTime"]
     if job.opened and not refused:
         wanted["suspend"] = job.suspended
-    there = {"suspend": False, **spec}
+    there = {"suspend": False, "onRefusal": "Stop", **spec}
     return {field: value for field, value in wanted.items() if _differs(there.get(field), value)}
 
 
@@ -228,6 +235,13 @@ def limited(job: BatchJob, asked_at: float, earliest: float | None) -> str:
     return ""
 
 
+def _start_anyway(job: BatchJob) -> str:
+    said = dict(job.asked).get(START_ANYWAY, "false")
+    if said in {"true", "false"}:
+        return ""
+    return f"metadata.annotations[{START_ANYWAY}] is {said[:40]!r}: write true, to run without a promise, or false"
+
+
 def _owned(job: BatchJob) -> str:
     if job.owner in FOREIGN_OWNERS:
         return f"it belongs to a {job.owner}, which starts its Jobs itself: remove the label punctual.dev/pool"
@@ -260,4 +274,4 @@ def _size(job: BatchJob, share: Resources) -> Refusal | None:
     return None
 
 
-CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _counts)
+CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _start_anyway, _counts)

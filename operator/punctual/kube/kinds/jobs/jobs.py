@@ -270,7 +270,8 @@ def _is_decided(known: KnownJob) -> bool:
     """Return whether no pod of a job is to be tried: it has an answer that stands."""
     record = known.term.record or JobRecord()
     promised = not undecided(known.term.record) and record.admitted is not None and record.admitted.status != "False"
-    stands = record.refused is not None and record.observed_generation == known.generation
+    answered = record.refused is not None or record.goes_on
+    stands = answered and record.observed_generation == known.generation
     # refused for want of processors: it only waits for its end
     return record.ended or promised or (stands and not refused_at_edge(known))
 

@@ -502,6 +502,54 @@ def test_one_that_its_user_resumes_although_it_is_refused_is_suspended_again(sta
     assert stage.bodies[JOB_PATH]["spec"]["suspend"]
 
 
+ANYWAY = JobRecord(admitted=NO, goes_on=True, offer=Offer(4000.0, 9.0, 3), eta=END + 60)
+
+
+def test_one_that_starts_anyway_is_opened_and_told_its_refusal_its_offer_and_its_end(stage):
+    stage.told(batch_body(asked={DEADLINE: "45m", "punctual.dev/start-anyway": "true"}))
+    stage.work()
+    assert stage.asked["onRefusal"] == "Continue"
+    stage.answer(ANYWAY)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+    assert stage.notes["state"] == "Waiting"
+    stage.answer(ANYWAY._replace(started=1.0))
+    assert stage.notes["state"] == "Running"
+    assert (stage.notes["offer"], stage.notes["message"]) == ("1h6m40s", NO.message)
+    assert stage.notes["eta"] == "2030-01-01T00:46:00Z"
+    assert "slack" not in stage.notes
+    assert stage.events[-1] == ("nightly", "Normal", reasons.INFEASIBLE_CAPACITY)
+
+
+def test_a_refused_job_starts_with_the_annotation_and_is_suspended_without_it(stage):
+    stage.told(batch_body(asked={DEADLINE: "45m"}))
+    stage.work()
+    stage.answer(JobRecord(admitted=NO, refused=1.0))
+    assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+    stage.ask(start_anyway="true")
+    stage.work()
+    assert stage.asked["onRefusal"] == "Continue"
+    stage.answer(ANYWAY)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+    stage.ask(start_anyway=None)
+    stage.work()
+    assert stage.asked["onRefusal"] == "Stop"
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"], "until it is refused"
+    stage.answer(JobRecord(admitted=NO, refused=2.0))
+    assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+    assert not stage.asked.get("suspend"), "not by its user"
+
+
+def test_a_job_that_was_put_aside_starts_with_the_annotation(stage):
+    stage.told(batch_body(asked={DEADLINE: "45m"}))
+    stage.work()
+    known = stage.caches.directory.jobs["d1"]
+    known.term.aside = reasons.INFEASIBLE_CAPACITY
+    read = []
+    stage.jobs._tools.kinds.signal = lambda *told: read.append(told)
+    stage.ask(start_anyway="true")
+    assert ("job", "d1") in read
+
+
 @pytest.mark.parametrize(("end", "failed"), [("Failed", "the Job has failed: "), ("Complete", "")])
 def test_the_pool_is_told_how_a_job_has_ended(promised, end, failed):
     promised.edit(status={"conditions": [{"type": end, "status": "True"}]})

@@ -12,8 +12,8 @@ from punctual.kube.kinds.batch.contract import closing, divisible_job, edited, g
 from punctual.scheduling.model.resources import Resources
 
 SHARE = Resources(1.0, 2**30)
-DEADLINE, DEADLINE_TIME, COST, PROFILE = (
-    f"punctual.dev/{name}" for name in ("deadline", "deadline-time", "cost-per-unit", "profile")
+DEADLINE, DEADLINE_TIME, COST, PROFILE, ANYWAY = (
+    f"punctual.dev/{name}" for name in ("deadline", "deadline-time", "cost-per-unit", "profile", "start-anyway")
 )
 LATER = "2030-01-01T06:00:00Z"
 
@@ -57,6 +57,8 @@ def beside(*, init=None, **requests):
         ({"asked": {DEADLINE: "45m", COST: "cheap"}}, [f"metadata.annotations[{COST}]", "is not a duration: write"]),
         ({"asked": {DEADLINE: "45m", COST: "0s"}}, [f"metadata.annotations[{COST}] is 0", "such as 20s"]),
         ({"asked": {DEADLINE: "45m", COST: "2s", PROFILE: "p"}}, [f"set {COST} or {PROFILE}, not both"]),
+        ({"asked": {DEADLINE: "45m", ANYWAY: "yes"}}, [f"metadata.annotations[{ANYWAY}] is 'yes'", "write true, "]),
+        ({"asked": {DEADLINE: "45m", ANYWAY: ""}}, [f"metadata.annotations[{ANYWAY}] is ''", "or false"]),
         ({"cpu": None, "memory": None}, ["requests.cpu: a pod requests 0 in all", "has 1: request as much"]),
         ({"cpu": "500m"}, ["requests.cpu: a pod requests 500m in all", "has 1: request as much"]),
     ],
@@ -97,6 +99,8 @@ def test_pods_larger_than_a_processor_are_told_both_numbers(more, words):
         {},
         {"asked": {DEADLINE: "45m"}},
         {"asked": {DEADLINE: "45m", PROFILE: "p"}},
+        {"asked": {DEADLINE: "45m", ANYWAY: "true"}},
+        {"asked": {DEADLINE: "45m", ANYWAY: "false"}},
         {"asked": {DEADLINE_TIME: LATER}},
         {"meta": owned_by("CronJob")},
         {"meta": owned_by("Workflow")},
@@ -228,6 +232,9 @@ NOW = 1893456060.0
             {"deadlineTime": "2030-01-01T00:12:00Z"},
         ),
         ({"parallelism": 0, "asked": {DEADLINE: "50m"}}, False, {}),
+        ({"asked": {DEADLINE: "45m", ANYWAY: "true"}}, True, {"onRefusal": "Continue"}),
+        ({"asked": {DEADLINE: "45m", ANYWAY: "false"}}, True, {}),
+        ({"asked": {DEADLINE: "45m", ANYWAY: "yes"}}, True, {}),
         ({"asked": {DEADLINE: "never"}, "parallelism": 3}, False, {}),
         ({"asked": {}}, False, {}),
         ({"asked": OPENED}, False, {"suspend": True}),
@@ -245,6 +252,22 @@ def test_an_edit_of_a_job_is_one_of_its_divisible_job_unless_it_is_flawed(more, 
     there = divisible_job(job(), NOW)["spec"] | {"restart": "Redo"}
     there["processors"] |= {"min": 1}
     assert edited(job(**more), orjson.loads(orjson.dumps(there)), NOW, refused=refused) == edit
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "edit"),
+    [
+        ("true", "Continue", {}),
+        ("false", None, {"onRefusal": "Stop"}),
+        (None, None, {"onRefusal": "Stop"}),
+        ("no", None, {}),
+    ],
+)
+def test_a_job_says_whether_it_starts_although_it_is_refused(said, wanted, edit):
+    notes = {DEADLINE: "45m", COST: "20s"} | ({} if said is None else {ANYWAY: said})
+    made = divisible_job(job(asked=notes))["spec"]
+    assert made.get("onRefusal") == wanted
+    assert edited(job(asked=notes), made | {"onRefusal": "Continue"}, refused=False) == edit
 
 
 def test_a_job_that_its_user_resumes_is_asked_for_again():
