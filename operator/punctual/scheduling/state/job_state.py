@@ -15,6 +15,7 @@ from punctual.scheduling.chunks.life import Observation
 from punctual.scheduling.chunks.owner import ChunkOwner, Key
 from punctual.scheduling.model.actions import SendSetPoint
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
+from punctual.scheduling.model.resources import NOTHING, Resources
 from punctual.scheduling.placement.demand import Demand
 from punctual.theory.cost import Cost
 
@@ -186,6 +187,14 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
         if self.cost is None or (self.job.unit_pods and self.job.cost is None):
             return 0.0
         return chunk.size * self.cost.chi
+
+    def rest(self, chunk: Chunk, share: Resources) -> Resources:
+        """Return what the pod of a chunk leaves of its processor (``share``), if another controller makes it."""
+        if self.job.pod is None:
+            return NOTHING
+        watch = self.watches.get(chunk.key)
+        seen = watch.pod.requests if watch is not None and watch.pod is not None else None
+        return share - (seen or self.job.pod.requests)
 
     @property
     def response(self) -> Response | None:
