@@ -4,22 +4,22 @@ import asyncio
 import json
 
 from lib.testbed import ROOT
-from live import POOL, beside, condition, eventually, pool_status
+from live import POOL, SYSTEM, beside, condition, eventually, pool_status
 
 from punctual.kube.api.resources import BATCH_JOBS, JOBS, PODS
-from punctual.labels import GATE
+from punctual.labels import GATE, PLACEHOLDER, PROCESSOR
 
 SIZE = {"cpu": "100m", "memory": "64Mi"}
 OVER = {"Succeeded", "Failed"}
 WORKS = "import os, time; time.sleep({seconds}); print('part', os.environ['JOB_COMPLETION_INDEX'])"
 
 
-def job(cluster, space, name, *, completions, deadline, seconds=2):
+def job(cluster, space, name, *, completions, deadline, seconds=2, size=SIZE):
     container = {
         "name": "main",
         "image": cluster.image,
         "command": ["python", "-c", WORKS.format(seconds=seconds)],
-        "resources": {"requests": SIZE, "limits": SIZE},
+        "resources": {"requests": size, "limits": SIZE},
     }
     return {
         "apiVersion": "batch/v1",
@@ -119,6 +119,28 @@ async def test_a_job_without_room_stays_suspended_and_runs_with_the_deadline_tha
         return not there.items and (await pool_status(client))["free"] == (await pool_status(client))["processors"]
 
     await eventually(gone, within=180, every=0.5)
+
+
+async def test_what_small_pods_leave_of_their_processors_is_held_while_they_run(cluster, client, space):
+    small = {"cpu": "40m", "memory": "64Mi"}
+    path = PODS.path(namespace=SYSTEM)
+
+    async def held():
+        found = (await client.list(path, label_selector=PLACEHOLDER)).items
+        return [pod for pod in found if pod["metadata"]["annotations"][PROCESSOR].startswith("60m ")]
+
+    async def are_bound():
+        there = await held()
+        return there and all(pod["spec"].get("nodeName") for pod in there)
+
+    async def are_none():
+        return not await held()
+
+    await space.apply(job(cluster, space, "small", completions=12, deadline="3m", seconds=5, size=small))
+    await eventually(are_bound, within=60, every=0.2)
+    await eventually(lambda: complete(client, space, "small"), within=240, every=0.5)
+    assert await eventually(lambda: space.is_so("small", "Completed"))
+    await eventually(are_none, within=30)
 
 
 async def test_a_cronjob_of_the_examples_is_promised(cluster, client, space):

@@ -9,7 +9,9 @@ from pool_machine import admissions
 from world import Worker, World, job
 
 from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.job import PodSize
 from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.resources import Resources
 
 disciplines = st.builds(
     Discipline,
@@ -139,3 +141,49 @@ def test_slow_units_break_no_promise_of_another_job(wanted, cpu, nodes, slower, 
         if record.promise is not None and not asked.unit_pods:
             assert record.finished is not None, uid
             assert record.finished <= record.promise.deadline, (uid, record)
+
+
+small_jobs = st.tuples(
+    st.sampled_from([None, 0.1, 0.4, 1.0]),  # CPU of its pods; None: the Pool makes them
+    st.integers(1, 20),  # units
+    st.integers(20, 200),  # relative deadline
+    st.floats(0, 20),  # gap to the next arrival
+)
+
+
+@given(
+    wanted=st.lists(small_jobs, min_size=1, max_size=6),
+    cpus=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    spare=st.integers(0, 3),
+    hold=st.sampled_from(["None", "Placeholder"]),
+    crash=st.booleans(),
+)
+def test_pods_and_what_is_kept_beside_them_fit_their_nodes(*, wanted, cpus, spare, hold, crash):
+    w = World(startup=2.0)
+    w.edit_pool(replace(w.spec, generation=2, hold=hold))
+    for n, cpu in enumerate(cpus):
+        w.node(f"n{n}", cpu, pods=cpu + spare)
+    for k, (cpu, units, deadline, gap) in enumerate(wanted):
+        pod = None if cpu is None else PodSize(Resources(cpu))
+        asked = {"units": units, "theta_cp": 2.5, "arrival": w.now, "deadline": w.now + deadline}
+        w.apply(job(f"j{k}", unit_pods=cpu is not None, pod=pod, **asked))
+        until = w.now + (gap if k < len(wanted) - 1 else 120.0)
+        while w.now < until:
+            w.run(w.now + 0.5)
+            _fits(w)
+        if crash:
+            w.crash()
+    for uid in w.jobs:
+        record = w.records[uid]
+        assert record.promise is None or record.finished is None or record.finished <= record.promise.deadline
+    busy = any(record.chunks for record in w.records.values())
+    assert busy or not any(kept.rests for kept in w.kept.values())
+
+
+def _fits(w):
+    for name, kept in w.kept.items():
+        chunks = [(uid, chunk) for uid, record in w.records.items() for chunk in record.chunks if chunk.node == name]
+        sizes = [w.jobs[uid].pod.requests.cpu if w.jobs[uid].pod else w.spec.cpu for uid, _ in chunks]
+        taken = sum(sizes) + sum(rest.cpu for rest in kept.rests) + kept.placeholders * w.spec.cpu
+        assert taken <= w.nodes[name].cpu + 1e-6, (w.now, sizes, kept)
+        assert len(sizes) + len(kept.rests) + kept.placeholders <= w.nodes[name].pods, (w.now, sizes, kept)

@@ -60,6 +60,7 @@ from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, T
 from punctual.scheduling.model.node_rules import conflict
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.resources import Resources
 from punctual.scheduling.pool import Pool
 from punctual.sim.work import Work
 from punctual.theory.cost import Cost
@@ -122,6 +123,8 @@ class Worker:
     """The pod's grace period."""
     ends_for: str | None = None
     """The reason for which the pod ends instead of by itself (with ``fails_after``): Evicted, …"""
+    requests: Resources | None = None
+    """What its pod requests, once it is on its node; None: a processor."""
 
 
 @dataclass
@@ -208,6 +211,7 @@ class Pod:
             helpers=self._helpers(),
             preparing=self.fetches,
             grace=self.worker.grace,
+            requests=self.worker.requests if self.bound else None,
         )
 
     def _helpers(self) -> tuple[Helper, ...]:
@@ -656,7 +660,8 @@ class World:
             case HoldNode(node, held):
                 (self.held.add if held else self.held.discard)(node)
             case HoldCapacity(nodes):
-                self.log.append(f"{self.now:g} keep {' '.join(f'{n}:{k.placeholders}' for n, k in nodes.items())}")
+                if nodes or self.kept:  # a Pool says at first what it keeps, also where that is nothing
+                    self.log.append(f"{self.now:g} keep {' '.join(f'{n}:{k.placeholders}' for n, k in nodes.items())}")
                 self.kept = dict(nodes)
             case AnswerReservation(uid, (status, reason, _)):
                 self.answers[uid] = action

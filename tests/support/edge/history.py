@@ -61,6 +61,7 @@ class History:
         self.counts = collections.Counter()
         self.listens = True
         self.stays = {}  # by uid of the pod
+        self.strangers = {}  # their stays, by uid
         self.runs = {}  # by uid of the pod
         self.windows = {}  # by (uid of the reservation, start)
         self._now = now
@@ -99,8 +100,12 @@ class History:
     def _note_pod(self, event):
         self._note_run(event)
         meta, node = event.body["metadata"], event.body["spec"].get("nodeName")
+        if node is None:
+            return
         job = (meta.get("labels") or {}).get(JOB_UID_LABEL)
-        if job is None or node is None:
+        if job is None:
+            if meta["name"].startswith("stranger"):
+                self.strangers.setdefault(meta["uid"], Stay(meta["name"], node, self._now()))
             return
         stay = self.stays.setdefault(meta["uid"], Stay(job, node, self._now()))
         if event.change == "DELETED" or event.body["status"]["phase"] in ENDED:

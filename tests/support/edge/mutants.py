@@ -279,6 +279,13 @@ MUTANTS = (
         "self._release(points) if answer.applications_complete else []",
         "self._release(points)",
     ),
+    # placeholders
+    Mutant(
+        "what small pods leave of their processors is not kept",
+        "actors/placeholders.py",
+        "    counts = Counter(kept.rests)\n",
+        "    counts = Counter()\n",
+    ),
     # gate
     Mutant(
         "a job is promised before the API server has tried its pod",

@@ -322,11 +322,13 @@ def _held(rng, nodes):
 
 BATCHES = 0.25
 """Part of the plans with ordinary Jobs."""
+SMALL = "400m"
+"""What pods of some of them request: less than a processor."""
 
 
-def batch_job(name, completions, parallelism, deadline, *, image, cost):
+def batch_job(name, completions, parallelism, deadline, *, image, cost, cpu="1"):
     """Return an ordinary Job with a deadline. ``cost`` is None: it is measured."""
-    container = {"name": "main", "image": image, "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
+    container = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
     notes = {DEADLINE: deadline} | ({COST_PER_UNIT: cost} if cost else {})
     meta = {"name": name, "namespace": SPACE, "labels": {POOL_LABEL: POOL}, "annotations": notes}
     spec = {
@@ -356,7 +358,8 @@ def _batch(rng, name):
     deadline = 4 if hopeless else round(completions * (seconds + 4) + rng.uniform(60, 160))
     cost = None if rng.random() < SELDOM and not hopeless else f"{seconds}s"
     image = f"fails:1-{seconds}" if rng.random() < SELDOM else f"runs:{seconds}-0"
-    job = batch_job(name, completions, parallelism, f"{deadline}s", image=image, cost=cost)
+    cpu = random.Random(f"size of {name} {deadline}").choice(("1", "1", SMALL))
+    job = batch_job(name, completions, parallelism, f"{deadline}s", image=image, cost=cost, cpu=cpu)
     reasons = ("InfeasibleCapacity", "InfeasibleStartup")
     if rng.random() < OFTEN:
         job["spec"]["completionMode"] = "NonIndexed"

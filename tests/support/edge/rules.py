@@ -8,6 +8,7 @@ from edge.users import BATCH_JOBS, IN_SPACE, JOBS
 from edge.virtual import BEGIN
 from punctual.control.phase import wrap
 from punctual.errors import Fenced
+from punctual.labels import PLACEHOLDER, PROCESSOR
 
 
 def broken(world, writes):
@@ -19,6 +20,8 @@ def broken(world, writes):
     wrong = ledger.audit(world.wishes, jobs, pods, world.struck)
     wrong += world.history.wrong
     wrong += _crowded(world)
+    wrong += _intruders(world)
+    wrong += _kept(world)
     wrong += _held(world)
     wrong += _too_many(world)
     wrong += _again(world)
@@ -153,6 +156,24 @@ def _batches(world):
             yield f"{name}: the DivisibleJob is {said}, and the Job {ends}: {job.get('status')}"
         if said == "Refused" and not job["spec"].get("suspend"):
             yield f"{name}: it is refused, and its Job is not suspended"
+
+
+def _intruders(world):
+    """Return the strangers that came to a node for what a pod of a Job has left of its processor."""
+    for stranger in world.history.strangers.values():
+        for stay in world.history.stays.values():
+            if stay.node == stranger.node and stay.begin < stranger.begin < stay.end:
+                yield f"{stranger.job} came to {stay.node} beside a small pod at {stranger.begin - BEGIN:.2f}"
+
+
+def _kept(world):
+    """Return the placeholders that nothing asks for at the end."""
+    spec = world.plan.pool["spec"]
+    for path, body in world.server.store.objects.items():
+        if "/pods/" in path and PLACEHOLDER in (body["metadata"].get("labels") or {}):
+            kept = body["metadata"]["annotations"][PROCESSOR]
+            if spec.get("hold") != "Placeholder" or not kept.startswith(f"{spec['processor']['cpu']} "):
+                yield f"a placeholder of {kept} is left on {body['spec'].get('nodeName')}"
 
 
 def _crowded(world):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chaos_lib.jobs import Wish
 
-from edge.plan import OURS, POOL, SPACE, Act, Plan, batch_job
+from edge.plan import OURS, POOL, SMALL, SPACE, Act, Plan, batch_job
 from punctual.labels import START_ANYWAY
 
 NODES = {"n1": "1", "n2": "1"}
@@ -15,12 +15,13 @@ SLOW = {"spec": {"containers": [{"name": "main", "image": "work:1.0"}]}}
 """Pods that need twice the time that the job names."""
 
 
-def _plan(*acts, compared=False):
-    """Return a plan. ``compared``: it must end as without faults."""
+def _plan(*acts, compared=False, **pool):
+    """Return a plan. ``compared``: it must end as without faults. ``pool``: more of the pool's spec."""
     spec = {
         "nodeSelector": {"matchLabels": {"pool": POOL}},
         "processor": {"cpu": "1", "memory": "64Mi"},
         "margin": "3s",
+        **pool,
     }
     body = {"apiVersion": OURS, "kind": "Pool", "metadata": {"name": POOL}, "spec": spec}
     return Plan(0, 2, NODES, body, sorted(acts, key=lambda act: act.at), compared)
@@ -71,13 +72,24 @@ def _batch(at, name, *, completions, parallelism, deadline=200.0, image="runs:2-
     """
     anyway = {START_ANYWAY: "true"} if more.pop("anyway", False) else {}
     expected, reasons, answered = more.pop("expected", "done"), more.pop("reasons", ()), more.pop("answered", True)
-    job = batch_job(name, completions, parallelism, f"{deadline:.0f}s", image=image, cost=cost)
+    cpu = more.pop("cpu", "1")
+    job = batch_job(name, completions, parallelism, f"{deadline:.0f}s", image=image, cost=cost, cpu=cpu)
     job["metadata"]["annotations"] |= anyway
     job["spec"].update(more)
     wish = Wish(name, "batch", {"spec": {"units": completions}}, expected, reasons, deadlines=[deadline])
     return Act(at, "make batch job", name, value=(job, wish if answered else None))
 
 
+def _stranger(at, number):
+    """Return the act that creates a pod which fits where a small pod of a Job leaves a part of its processor."""
+    main = {"name": "main", "image": "forever", "resources": {"requests": {"cpu": "600m"}}}
+    meta = {"name": f"stranger-{number}", "namespace": SPACE}
+    pod = {"metadata": meta, "spec": {"nodeSelector": {"pool": POOL}, "containers": [main]}}
+    return Act(at, "make pod", f"pods/stranger-{number}", value=pod)
+
+
+STRANGERS = tuple(_stranger(8 + 0.7 * number, number) for number in range(12))
+"""Pods that come while those of a Job run."""
 HELD = (
     Act(0.5, "make pod", "pods/solver", value={
         "metadata": {"name": "solver", "namespace": SPACE, "labels": {"app": "solver"}},
@@ -238,6 +250,27 @@ STORIES = {
         Act(41, "kill agent", "n2", 3),
         Act(60, "edit rate", "solver", 20, "60%"),
         Act(110, "unmake", "targetrates/solver"),
+    ),
+    "strangers come for what small pods of an ordinary Job leave": _plan(
+        *STRANGERS,
+        _batch(3, "small", completions=20, parallelism=2, deadline=55, cpu=SMALL),
+    ),
+    "strangers come for what small pods of an ordinary Job leave, where placeholders keep the pool": _plan(
+        *STRANGERS,
+        _batch(3, "small", completions=20, parallelism=2, deadline=75, cpu=SMALL),
+        hold="Placeholder",
+    ),
+    "strangers find no way to the nodes of small pods of an ordinary Job": _plan(
+        *STRANGERS,
+        _batch(3, "small", completions=20, parallelism=2, deadline=55, cpu=SMALL),
+        hold="Taint",
+    ),
+    "the next leaders go on to keep what small pods of an ordinary Job leave": _plan(
+        *STRANGERS,
+        _batch(3, "small", completions=40, parallelism=2, deadline=180, cpu=SMALL),
+        Act(10, "kill", "leader", 4),
+        Act(24, "freeze", "leader", 20),
+        *(_stranger(25 + 2 * number, 12 + number) for number in range(10)),
     ),
     "an ordinary Job with a deadline": _plan(_batch(5, "nightly", completions=8, parallelism=4)),
     "ordinary Jobs go on under the next leaders, and when their pods are lost": _plan(

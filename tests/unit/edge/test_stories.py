@@ -97,6 +97,11 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
             "slow: promise not kept",
         ),
         (
+            "strangers come for what small pods of an ordinary Job leave",
+            "what small pods leave of their processors is not kept",
+            "small: promise not kept",
+        ),
+        (
             "a job is asked for while its pool goes, and the pool comes again",
             "a signal touches no job",
             "during is",

@@ -49,7 +49,6 @@ from punctual.scheduling.model.actions import (
 from punctual.scheduling.model.events import CreateRefused
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolRecord
-from punctual.scheduling.model.resources import NOTHING
 
 log = structlog.get_logger(__name__)
 
@@ -171,8 +170,6 @@ class PoolExecutor:
             return
         self._record = record = action.record
         tools.taints.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
-        if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's placeholders
-            self._keep_capacity(HoldCapacity({}, NOTHING))
         tools.promise_metrics.pool(self._pool, record)
         self._tools.kinds.carry_out(self._pool, action)
         term = known.term
@@ -190,7 +187,8 @@ class PoolExecutor:
     def _keep_capacity(self, action: HoldCapacity) -> None:
         if known := self._tools.directory.pools.named(self._pool):
             self._tools.placeholders.want(known.uid, self._pool, action)
-            self._tools.caches.inventory.keep(self._pool, {node: kept.since for node, kept in action.nodes.items()})
+            since = {node: kept.since for node, kept in action.nodes.items() if kept.since is not None}
+            self._tools.caches.inventory.keep(self._pool, since)
 
     def _start(self, action: CreateChunk) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)

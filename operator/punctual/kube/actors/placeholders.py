@@ -1,10 +1,14 @@
-"""Pods that keep a pool's capacity (``hold: Placeholder``): one per unoccupied processor, on its node.
+"""Pods that keep a pool's capacity: one per unoccupied processor, on its node (``hold: Placeholder``).
 
 Each requests one processor and sleeps, in the operator's own namespace. The pool owns them. Other pods of their
 priority cannot take that capacity. A chunk's class is one above theirs, so the scheduler itself preempts them and
 reserves their capacity for the chunk. If they were deleted first, a pending pod could take it before the chunk. Only if
 the preemption does not happen within `PATIENCE` (a template with a low class of its own), the controller here deletes
 them.
+
+Pods of ordinary Jobs may request less than a processor. Each such pod has a placeholder of the rest beside it, unless
+the pool's taint keeps other pods off. It is deleted as soon as its pod has ended: a chunk that comes next may need the
+whole processor, and may not be allowed to preempt it.
 
 The wanted placeholders are compared with the existing ones: a deleted one is created again, and a surplus one is
 deleted. The placeholders of a pool without a decision in this term stay as an earlier leader left them. Those of a
@@ -13,6 +17,7 @@ deleted pool are deleted.
 
 import hashlib
 import zlib
+from collections import Counter
 from typing import Final, NamedTuple
 
 from punctual import reasons
@@ -66,7 +71,7 @@ class Placeholders:
         self._names: dict[str, str] = {}  # of pools with a decision in this term, by uid
         self._wanted: dict[str, HoldCapacity] = {}
         self._there: dict[_Site, dict[str, Placeholder]] = {}
-        self._making: dict[_Site, set[str]] = {}  # names
+        self._making: dict[_Site, dict[str, str]] = {}  # sizes, by name
         self._unseen: dict[str, tuple[_Site, float]] = {}  # created but not seen yet, by name, with the end of the wait
         self._dropped: set[str] = set()  # uids
         self._surplus: dict[_Site, float] = {}  # since when
@@ -153,51 +158,55 @@ class Placeholders:
         capacity = self._wanted.get(site.pool)
         if capacity is None and site.pool in self._pools:
             return  # no decision in this term yet
-        there = self._there.get(site, {})
-        kept = capacity.nodes.get(site.node) if capacity else None
-        alive = []
-        for one in list(there.values()):
-            if one.ended or capacity is None or kept is None or one.size != size(capacity.processor):
+        wanted = _wanted(capacity, site.node) if capacity else {}
+        alive: dict[str, list[Placeholder]] = {}
+        for one in list(self._there.get(site, {}).values()):
+            if one.ended or one.size not in wanted:
                 self._drop(site, one)
             elif not one.going and one.uid not in self._dropped:
-                alive.append(one)
-        if capacity is None or kept is None:
+                alive.setdefault(one.size, []).append(one)
+        waits = False
+        for name, (amounts, count) in wanted.items():
+            there, making = alive.get(name, []), self._making.get(site, {})
+            missing = count - len(there) - sum(made == name for made in making.values())
+            if missing >= 0:
+                self._make(site, amounts, missing)
+            elif capacity is not None and name == size(capacity.processor) and not self._has_waited(site):
+                waits = True
+            else:
+                # those that hold nothing first
+                for one in sorted(there, key=lambda p: (p.bound, p.name))[:-missing]:
+                    self._drop(site, one)
+        if not waits:
             self._surplus.pop(site, None)
-            return
-        missing = kept.placeholders - len(alive) - len(self._making.get(site, ()))
-        if missing >= 0:
-            self._surplus.pop(site, None)
-            self._make(site, capacity, missing)
-            return
-        since = self._surplus.setdefault(site, self._clock.monotonic())
-        if since + PATIENCE <= self._clock.monotonic():
-            # those that hold nothing first
-            for one in sorted(alive, key=lambda p: (p.bound, p.name))[:-missing]:
-                self._drop(site, one)
-            del self._surplus[site]
 
-    def _make(self, site: _Site, capacity: HoldCapacity, count: int) -> None:
-        if self._resting.get(site, 0.0) > self._clock.monotonic():
+    def _has_waited(self, site: _Site) -> bool:
+        """Return whether the scheduler has had `PATIENCE` to preempt placeholders of processors."""
+        now = self._clock.monotonic()
+        return self._surplus.setdefault(site, now) + PATIENCE <= now
+
+    def _make(self, site: _Site, amounts: Resources, count: int) -> None:
+        if self._resting.get(site, 0.0) > self._clock.monotonic() or not count:
             return
-        making = self._making.setdefault(site, set()) if count else set()
-        taken = self._there.get(site, {}).keys() | making
+        making = self._making.setdefault(site, {})
+        taken = self._there.get(site, {}).keys() | making.keys()
         index = 0
         while count > 0:
-            name = _name(site, capacity, index)
+            name = _name(site, amounts, index)
             index += 1
             if name in taken:
                 continue
             count -= 1
-            body = self._body(site, capacity, name)
-            making.add(name)
+            body = self._body(site, amounts, name)
+            making[name] = size(amounts)
             self._writer.submit(
                 _key(site), CreatePod(self._settings.namespace, body, same(body, labels=(PLACEHOLDER,)))
             )
 
     def _made(self, site: _Site, name: str) -> None:
         self._unseen.pop(name, None)
-        making = self._making.get(site, set())
-        making.discard(name)
+        making = self._making.get(site, {})
+        making.pop(name, None)
         if not making:
             self._making.pop(site, None)
 
@@ -207,12 +216,11 @@ class Placeholders:
         self._dropped.add(one.uid)
         self._writer.submit(_key(site), DeletePod(self._settings.namespace, one.name, one.uid, grace=1.0))
 
-    def _body(self, site: _Site, capacity: HoldCapacity, name: str) -> Json:
+    def _body(self, site: _Site, amounts: Resources, name: str) -> Json:
         pool = self._names[site.pool]
         first, *others = self._settings.spec["containers"]
-        processor = capacity.processor
-        devices = {name: str(amount) for name, amount in processor.others}
-        asked = {"cpu": format_cores(processor.cpu), "memory": format_bytes(processor.memory), **devices}
+        devices = {name: str(amount) for name, amount in amounts.others}
+        asked = {"cpu": format_cores(amounts.cpu), "memory": format_bytes(amounts.memory), **devices}
         limits = {"limits": devices} if devices else {}  # Kubernetes wants them to equal the requests
         return {
             "apiVersion": "v1",
@@ -221,7 +229,7 @@ class Placeholders:
                 "name": name,
                 "namespace": self._settings.namespace,
                 "labels": {POOL_LABEL: label(pool), PLACEHOLDER: site.pool},
-                "annotations": {PROCESSOR: size(capacity.processor)},
+                "annotations": {PROCESSOR: size(amounts)},
                 "ownerReferences": [{"apiVersion": api.API_VERSION, "kind": "Pool", "name": pool, "uid": site.pool}],
             },
             "spec": {
@@ -237,6 +245,15 @@ def _kept(capacity: HoldCapacity, node: str) -> tuple[HeldCapacity | None, Resou
     return capacity.nodes.get(node), capacity.processor
 
 
+def _wanted(capacity: HoldCapacity, node: str) -> dict[str, tuple[Resources, int]]:
+    """Return what is to be kept on a node: by size, what a placeholder requests, and their number."""
+    if (kept := capacity.nodes.get(node)) is None:
+        return {}
+    counts = Counter(kept.rests)
+    counts[capacity.processor] += kept.placeholders
+    return {size(amounts): (amounts, count) for amounts, count in counts.items()}
+
+
 def _key(site: _Site) -> Key:
     """Return the writer's key, one of `LANES`.
 
@@ -245,7 +262,7 @@ def _key(site: _Site) -> Key:
     return placeholders_key(zlib.crc32(site.node.encode()) % LANES)
 
 
-def _name(site: _Site, capacity: HoldCapacity, index: int) -> str:
+def _name(site: _Site, amounts: Resources, index: int) -> str:
     """Return the unique name of a placeholder. Another size gives another name."""
-    about = f"{site.pool}/{site.node}/{size(capacity.processor)}/{index}"
+    about = f"{site.pool}/{site.node}/{size(amounts)}/{index}"
     return f"placeholder-{hashlib.sha256(about.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The pod of a placeholder (``hold: Placeholder``): its settings from the chart, and the state read from one."""
+"""The pod of a placeholder: its settings from the chart, and the state read from one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Placeholder(NamedTuple):
     """uid of its pool."""
     node: str
     size: str
-    """The size of its processor, even if its requests were changed since."""
+    """What it keeps, even if its requests were changed since: a processor, or the rest of one."""
     bound: bool
     """It is bound to its node."""
     going: bool

@@ -75,10 +75,25 @@ def parts(spec: Body) -> list[Part]:
     return [Part(name, Resources.of(amounts)) for name, amounts in found if amounts]
 
 
+def cpu_limit(spec: Body) -> float | None:
+    """Return the CPU that the containers of a pod may use together while they run, cores; None: it has no limit."""
+    whole = _amounts((spec.get("resources") or NONE).get("limits")).get("cpu")
+    if whole:
+        return whole
+    running = [*spec["containers"], *(one for one in spec.get("initContainers") or () if _is_sidecar(one))]
+    limits = [_amounts((one.get("resources") or NONE).get("limits")).get("cpu", 0.0) for one in running]
+    return sum(limits) if all(limits) else None
+
+
 def names_memory(spec: Body) -> bool:
     """Return whether a pod has a request or limit of memory as a whole."""
     whole = spec.get("resources") or NONE
     return any("memory" in (whole.get(field) or NONE) for field in ("requests", "limits"))
+
+
+def is_device(name: str) -> bool:
+    """Return whether a resource is an extended one: Kubernetes' own have no domain."""
+    return "/" in name
 
 
 def _running(spec: Body, work: str) -> Iterator[Amounts]:

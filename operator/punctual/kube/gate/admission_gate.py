@@ -5,7 +5,8 @@
     profile               the one it names does not exist
     reservation           the one it names does not exist, or is refused
     dry-run create        quota, LimitRange, Pod Security or another admission plugin would refuse its pods
-    size of its pods      they request more than a processor, or what no node has for each of its processors
+    size of its pods      they request more than a processor, or what no node has for each of its processors; those of
+                          an ordinary Job are compared as they are
 
 The dry run is made once a minute per namespace, template and processor. Meanwhile jobs wait here, not in the Pool, and
 `overdue` names those that wait long. A job with a decision is not checked again: its promise stands.
@@ -26,8 +27,8 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pod_manifest import IMAGE, InputStep, chunk_pod, input_volumes
 from punctual.kube.cluster.pod_needs import PodNeeds, pod_needs
-from punctual.kube.cluster.requests import beside, requested
-from punctual.kube.gate.pod_size import not_offered
+from punctual.kube.cluster.requests import beside, cpu_limit, requested
+from punctual.kube.gate.pod_size import not_offered, wrong_job_size
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.known.jobs import KnownJob, Owner
 from punctual.kube.known.pools import KnownPool
@@ -39,7 +40,7 @@ from punctual.kube.known.translate import (
     to_unreadable_job,
 )
 from punctual.profiles.learning import Learned
-from punctual.scheduling.model.job import Chunk, Job, Kind
+from punctual.scheduling.model.job import Chunk, Job, Kind, PodSize
 from punctual.scheduling.model.node_rules import Fit
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import Resources
@@ -100,13 +101,15 @@ class AdmissionGate:
         inside = reservations.inside(name, known.namespace, known.owner.pool) if name else None
         group = inside if isinstance(inside, str) else None
         learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
+        pod = self._pod_size(known)
+        made = partial(to_job, model, profile=profile, learned=learned, reservation=group, pod=pod)
         if decided:
-            in_force = cost_in_force(known.term.record)
-            fit = self._fit(known, manifest["spec"])
-            return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group, fit=fit)
+            return made(in_force=cost_in_force(known.term.record), fit=self._fit(known, manifest["spec"]))
         pool = self._directory.pools.named(known.owner.pool)
         assert pool is not None
         refusal = self._not_allowed(known, pool.term.in_force.namespace_selector)
+        if refusal is None and pod is not None:
+            refusal = wrong_job_size(pod.requests, self._processor(pool).share)
         if refusal is None and known.reservation:
             if inside is None:
                 self._wait(known).questions.clear()
@@ -117,8 +120,15 @@ class AdmissionGate:
             if not answered:
                 return None
         self._waiting.pop(known.owner.uid, None)
-        fit = self._fit(known, manifest["spec"])
-        return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group, fit=fit)
+        return made(refusal=refusal, fit=self._fit(known, manifest["spec"]))
+
+    def _pod_size(self, known: KnownJob) -> PodSize | None:
+        """Return what the pods of an ordinary Job take. None: the job has other pods, or the Job is gone."""
+        batch = self._caches.batch.of_uid(known.owner.batch) if known.owner.batch else None
+        if batch is None:
+            return None
+        spec = orjson.loads(batch.template)["spec"]
+        return PodSize(requested(spec), cpu_limit(spec))
 
     def _fit(self, known: KnownJob, spec: Mapping[str, Any]) -> Fit:
         """Return which nodes the job's pods may run on, by the API server's last answer, otherwise by the template."""

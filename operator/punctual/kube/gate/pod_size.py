@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from punctual import reasons
-from punctual.kube.cluster.requests import beside, parts, requested
+from punctual.kube.cluster.requests import beside, is_device, parts, requested
 from punctual.labels import KIND_LABEL
 from punctual.notation.quantity import format_bytes, format_cores
 from punctual.scheduling.model.events import NodeObserved
@@ -97,6 +97,26 @@ def not_offered(requests: Resources, processor: PoolSpec, nodes: Iterable[NodeOb
         "larger processors, so that fewer share a node"
     )
     return reasons.POD_TOO_LARGE, text
+
+
+def wrong_job_size(asked: Resources, share: Resources) -> Refusal | None:
+    """Return the refusal of an ordinary Job's pods, which request ``asked``, with both numbers.
+
+    What they request less than a processor is held for them. Without any CPU, a pod would get next to none beside
+    others. Other resources that a processor does not name (ephemeral-storage, …) are left to `not_offered`.
+    """
+    if not asked.cpu:
+        return reasons.INVALID_SPEC, f"{_both_amounts(Excess('cpu', 0.0, share.cpu))}: request some of it"
+    for one in asked.larger(share):
+        if one.name in share.names() or is_device(one.name):
+            return reasons.POD_TOO_LARGE, f"{_both_amounts(one)}: request no more"
+    return None
+
+
+def _both_amounts(one: Excess) -> str:
+    needed, there = _amount(one.name, one.needed), _amount(one.name, one.there)
+    field = f"spec.template.spec.containers[].resources.requests.{one.name}"
+    return f"{field}: a pod requests {needed} in all, and a processor of the pool has {there}"
 
 
 def work_of(pod: Json) -> str:

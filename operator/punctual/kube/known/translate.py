@@ -34,6 +34,7 @@ from punctual.scheduling.model.job import (
     JobRecord,
     Offer,
     PilotSample,
+    PodSize,
     Promise,
     Transfers,
 )
@@ -74,12 +75,13 @@ def to_job(
     refusal: tuple[str, str] | None = None,
     reservation: str | None = None,
     fit: Fit | None = None,
+    pod: PodSize | None = None,
 ) -> Job:
     """Return the job as the core knows it; ``profile`` is the spec of the one it names, None where there is none.
 
     ``learned`` tells what is known beside what the profile sets by hand; ``in_force``: the cost that a job was promised
     with, which no profile changes; ``reservation``: the uid of the one it names; ``fit``: the nodes that its pods may
-    run on, None: all.
+    run on, None: all; ``pod``: what pods take that a Job's controller makes.
     """
     meta, spec = job.metadata, job.spec
     cost, response = _cost(spec.cost), None
@@ -127,6 +129,7 @@ def to_job(
         reduce_limit=spec.reduce.template.spec.active_deadline_seconds if spec.reduce else None,
         fetches=spec.input is not None,
         unit_pods=spec.job_ref is not None,
+        pod=pod,
         ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
         rules=fit.rules if fit else ANY_NODE,
         refusal=refusal,

@@ -24,14 +24,17 @@ class SetPointSender:
         if pod is None or pod.phase not in {"Pending", "Running"}:
             return
         cap, end = self.state.terms.cap(now, st, chunk, watch, self.state.processors.nodes)
+        own = st.job.pod.most_cpu if st.job.pod is not None else None
+        limited = own is not None and own < spec.cpu
         point = SendSetPoint(
             node=pod.node,
             pod=pod.uid,
-            cap=cap,
+            cap=min(cap, own) if own is not None else cap,
             period=spec.period,
             units=chunk.origin - chunk.begin,
             end=end,
-            line=self._line(st, chunk, watch, end),
+            # its agent would give it more than its limit to keep it on a line
+            line=None if limited else self._line(st, chunk, watch, end),
         )
         if watch.set_point != point:
             watch.set_point = point

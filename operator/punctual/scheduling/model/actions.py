@@ -173,15 +173,20 @@ class HoldNode:
 class HeldCapacity(NamedTuple):
     """Capacity of a node that placeholders keep."""
 
-    since: float
-    """Time since when: pods that came later may be preempted and do not count."""
+    since: float | None
+    """Time since when: pods that came later may be preempted and do not count. None: all pods count."""
     placeholders: int
     """Number of placeholders, one per unoccupied processor."""
+    rests: tuple[Resources, ...] = ()
+    """What pods of Jobs leave of their processors: each gets a placeholder of its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldCapacity:
-    """Keep the pool's capacity with placeholders, on these nodes and no others (``hold: Placeholder``)."""
+    """Keep the pool's capacity with placeholders, on these nodes and no others.
+
+    Unoccupied processors are kept with ``hold: Placeholder``, rests with ``hold: None``, too.
+    """
 
     nodes: Mapping[str, HeldCapacity]
     processor: Resources

@@ -12,6 +12,7 @@ from punctual.control.response import Response
 from punctual.errors import InvariantError
 from punctual.scheduling.model.node_rules import ANY_NODE, NodeRules
 from punctual.scheduling.model.ranges import Counts, Ranges
+from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
 from punctual.verdict import Verdict
 
@@ -43,6 +44,14 @@ class Work:
     """Seconds for which the job is kept after its end, or its refusal; None: without limit."""
     refusal: tuple[str, str] | None = None
     """(reason, message) if the edge of the system found it unable to run: pod refused, profile missing, …"""
+
+
+class PodSize(NamedTuple):
+    """What each pod of a job takes, if another controller makes them."""
+
+    requests: Resources
+    most_cpu: float | None = None
+    """Its CPU limit, cores; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +87,8 @@ class Job(Work):
     """Its chunks have an input step, which waits for a transfer turn."""
     unit_pods: bool = False
     """Each pod does one unit, so a chunk is one unit, and start-up counts for each. It has no input step or reduce."""
+    pod: PodSize | None = field(default=None, compare=False)
+    """What its pods take, if another controller makes them. None: each takes a processor. Nothing that a user edits."""
     rules: NodeRules = field(default=ANY_NODE, compare=False)
     """Nodes on which its pods may run. Nothing that a user edits: claims are bound while the job is there."""
 

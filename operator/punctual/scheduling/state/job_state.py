@@ -16,6 +16,7 @@ from punctual.scheduling.chunks.owner import ChunkOwner, Key
 from punctual.scheduling.model import unit_times
 from punctual.scheduling.model.actions import SendSetPoint
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
+from punctual.scheduling.model.resources import NOTHING, Resources
 from punctual.scheduling.placement.demand import Demand
 from punctual.theory.cost import Cost
 
@@ -222,6 +223,14 @@ class JobState(ChunkOwner[Job, ChunkObservation]):
     def measured_by(self, now: float) -> float:
         """Return until when a pilot may run: at its deadline its job is refused, and then may go on all the same."""
         return now + UNMEASURED if self.job.on_refusal == "Continue" else self.job.deadline
+
+    def rest(self, chunk: Chunk, share: Resources) -> Resources:
+        """Return what the pod of a chunk leaves of its processor (``share``), if another controller makes it."""
+        if self.job.pod is None:
+            return NOTHING
+        watch = self.watches.get(chunk.key)
+        seen = watch.pod.requests if watch is not None and watch.pod is not None else None
+        return share - (seen or self.job.pod.requests)
 
     @property
     def response(self) -> Response | None:

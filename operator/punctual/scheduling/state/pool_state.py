@@ -151,7 +151,7 @@ class PoolState:
     def margin(self, cost: Cost) -> float:
         """Return by how many seconds the plan of a new job must end before its deadline."""
         beyond = self.startups.beyond(cost.setup)
-        if self.spec.hold == "Placeholder":  # also before the first start was observed
+        if self.spec.hold == "Placeholder" or self.holding.has_placeholders:  # also before a first start
             beyond = max(beyond, MAKING_ROOM)
         return self.spec.margin + beyond
 
@@ -160,12 +160,35 @@ class PoolState:
         self.outbox.add(*self.holding.taint(self.processors.nodes, self.spec))
 
     def keep_room(self, now: float) -> None:
-        """Let placeholders keep the processors that no chunk occupies."""
+        """Let placeholders keep the processors that no chunk occupies, and what smaller pods leave of theirs."""
         if not self.outdated.record:
             return
         free = self.processors.room() if self.spec.hold == "Placeholder" else {}
-        if (wanted := self.holding.keep(now, free, self.spec)) is not None:
+        if (wanted := self.holding.keep(now, free, self._rests(), self.spec)) is not None:
             self.outbox.add(wanted)
+
+    def _rests(self) -> dict[str, list[Resources]]:
+        """Return what pods of another controller leave of their processors, by node.
+
+        With `hold: Taint` no other pods come to the nodes. Each placeholder takes one of the pods that a node may have,
+        so it gets none that a chunk needs. A chunk beyond its node's processors has none to leave a part of.
+        """
+        found: dict[str, list[Resources]] = {}
+        if self.spec.hold == "Taint":
+            return found
+        there = self.processors
+        for uid in self.active:
+            st = self.jobs[uid]
+            for chunk in st.record.chunks if st.job.pod is not None else ():
+                stray = there.places_of.get(self.occupant(uid, chunk)) in there.strays
+                rest = st.rest(chunk, self.spec.share)
+                if rest and not stray and chunk.node not in there.closed:
+                    found.setdefault(chunk.node, []).append(rest)
+        for node, rests in found.items():
+            rests.sort(key=lambda rest: (rest.cpu, rest.memory, rest.others))
+            if (known := there.nodes.get(node)) is not None:
+                del rests[max(0, known.pods - there.counts[node]) :]
+        return found
 
     def place(self, pod: PodObserved) -> None:
         """Count what a pod that has not ended takes of its node, if that is one of the pool.
@@ -191,6 +214,8 @@ class PoolState:
             processors.seat(occupant, pod.node)
         if processors.note_taken(pod.uid, pod.node, Taken(pod.requests or NOTHING, placed=placed), spec):
             self.outdated.capacity_changed()
+        if st is not None and st.job.pod is not None and pod.requests and pod.requests != st.job.pod.requests:
+            self.outdated.record_changed()  # what it leaves of its processor is known better now
 
     def take_away(self, pod: PodObserved) -> bool:
         """Stop counting a pod that has ended or is gone; return whether it had a place."""

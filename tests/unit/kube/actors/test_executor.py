@@ -33,6 +33,8 @@ from punctual.scheduling.model.actions import (
     Emit,
     EndPod,
     GiveTurn,
+    HeldCapacity,
+    HoldCapacity,
     Measured,
     OfferEnd,
     SendSetPoint,
@@ -44,6 +46,7 @@ from punctual.scheduling.model.actions import (
 from punctual.scheduling.model.events import CreateRefused
 from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.resources import Resources
 from punctual.verdict import Verdict
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -263,11 +266,21 @@ async def test_what_an_earlier_leader_kept_for_a_pool_that_keeps_nothing_is_let_
     executor._tools.placeholders.know_pool("p1")
     executor._tools.placeholders.observe(left)
     log.kept["main"] = {"n1": 3.0}  # as a pool of this name had it that was deleted
-    executor.perform(
-        WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=1.0, memory=2**30, hold="Taint", selectors=EVERY)))
-    )
+    executor.perform(HoldCapacity({}, Resources(1.0, 2**30)))
     assert DeletePod("sys", "placeholder-1", "u1", 1.0) in [operation for _, operation in log.take()]
     assert log.kept == {"main": {}}
+
+
+async def test_what_is_left_of_processors_is_kept_and_other_pods_count_nevertheless(executor, log):
+    kept = {
+        "n1": HeldCapacity(None, 0, (Resources(0.6),)),
+        "n2": HeldCapacity(3.0, 1, ()),
+    }
+    executor.perform(HoldCapacity(kept, Resources(1.0, 2**30)))
+    made = [operation.body for _, operation in log.take()]
+    asked = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in made]
+    assert asked == [{"cpu": "600m", "memory": "0"}, {"cpu": "1", "memory": "1Gi"}]
+    assert log.kept == {"main": {"n2": 3.0}}
 
 
 async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(executor, log):

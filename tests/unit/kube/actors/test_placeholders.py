@@ -71,8 +71,9 @@ class Cluster:
         self.now += seconds
         self.deciding.tick()
 
-    def want(self, pool="p1", cpu=0.5, devices=(), **nodes):
-        kept = {node: HeldCapacity(since=0.0, placeholders=count) for node, count in nodes.items()}
+    def want(self, pool="p1", cpu=0.5, devices=(), rests=(), **nodes):
+        """Let a pool want so many placeholders of processors, and on each of these nodes those of rests."""
+        kept = {node: HeldCapacity(0.0, count, tuple(rests)) for node, count in nodes.items()}
         self.deciding.want(pool, "main", HoldCapacity(kept, Resources(cpu, 2**30, devices)))
 
     def on(self, node):
@@ -244,3 +245,71 @@ def test_what_the_chart_says_is_taken():
     settings = PlaceholderSettings.read('{"priority": 5, "chunkClass": "c", "spec": {"containers": []}}', "sys")
     assert settings == PlaceholderSettings(namespace="sys", priority=5, chunk_class="c", spec={"containers": []})
     assert PlaceholderSettings.read("", "sys").priority == 0
+
+
+SMALL, GPU = Resources(0.2), Resources(0.0, 2**20, (("example.com/gpu", 1),))
+
+
+def sizes(cluster, node="n1"):
+    return sorted(one.size for one in cluster.there.values() if one.node == node)
+
+
+def test_what_a_pod_leaves_of_its_processor_has_a_placeholder_of_its_size_beside_those_of_processors(cluster):
+    cluster.want(n1=1, rests=[SMALL, SMALL, GPU])
+    bodies = {op.body["metadata"]["name"]: op.body["spec"]["containers"][0]["resources"] for _, op in cluster.asked}
+    assert len(bodies) == 4
+    assert {"requests": {"cpu": "200m", "memory": "0"}} in bodies.values()
+    limits = {"example.com/gpu": "1"}
+    assert {"requests": {"cpu": "0", "memory": "1Mi", **limits}, "limits": limits} in bodies.values()
+    assert cluster.carry_out() == (4, 0)
+    assert sizes(cluster) == ["0 1Mi example.com/gpu=1", "200m 0", "200m 0", "500m 1Gi"]
+    cluster.want(n1=1, rests=[SMALL, SMALL, GPU])
+    assert cluster.asked == []
+
+
+def test_one_of_a_rest_goes_at_once_when_its_pod_has_ended_and_one_of_a_processor_waits_for_the_scheduler(cluster):
+    cluster.want(n1=2, rests=[SMALL, SMALL])
+    cluster.carry_out()
+    cluster.want(n1=1, rests=[SMALL])
+    assert cluster.carry_out() == (0, 1)
+    assert sizes(cluster) == ["200m 0", "500m 1Gi", "500m 1Gi"]
+    cluster.want(n1=1)
+    assert cluster.carry_out() == (0, 1)
+    cluster.pass_time(PATIENCE)
+    assert cluster.carry_out() == (0, 1)
+    assert sizes(cluster) == ["500m 1Gi"]
+
+
+def test_one_of_a_rest_stays_while_pods_of_a_size_follow_each_other(cluster):
+    cluster.want(n1=0, rests=[SMALL])
+    cluster.carry_out()
+    for _ in range(3):
+        cluster.want(n1=0, rests=[SMALL])
+        cluster.pass_time(2 * PATIENCE)
+        assert cluster.asked == []
+    cluster.want(n1=0, rests=[GPU])
+    assert cluster.carry_out() == (1, 1)
+
+
+def test_one_of_a_rest_that_somebody_deleted_or_evicted_comes_again(cluster):
+    cluster.want(n1=0, rests=[SMALL])
+    cluster.carry_out()
+    cluster.change(cluster.on("n1")[0], going=True)
+    assert cluster.carry_out() == (1, 0)
+    cluster.change(next(n for n in cluster.on("n1") if not cluster.there[n].going), ended=True)
+    assert cluster.carry_out() == (0, 1)
+    cluster.pass_time(REST)
+    assert cluster.carry_out() == (1, 0)
+
+
+def test_a_new_leader_goes_on_with_those_of_rests_and_deletes_what_is_left_of_pods_that_ended_meanwhile(cluster):
+    cluster.want(n1=1, n2=0, rests=[SMALL])
+    cluster.carry_out()
+    cluster.lead("p1")
+    assert cluster.asked == []
+    cluster.want(n1=1, rests=[SMALL])
+    assert cluster.carry_out() == (0, 1)
+    assert (sizes(cluster), sizes(cluster, "n2")) == (["200m 0", "500m 1Gi"], [])
+    cluster.lead("p1")
+    cluster.want()
+    assert cluster.carry_out() == (0, 2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.kube.cluster.requests import beside, parts, requested
+from punctual.kube.cluster.requests import beside, cpu_limit, parts, requested
 from punctual.scheduling.model.resources import Resources
 
 GI, MI = 2**30, 2**20
@@ -161,3 +161,21 @@ def test_what_runs_beside_the_work_and_what_a_message_names():
         ("the pod as a whole", 4.0),
         ("overhead", 0.005),
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "limit"),
+    [
+        ({"containers": [{"name": "a"}]}, None),
+        ({"containers": [asks(limits={"cpu": "500m"})]}, 0.5),
+        ({"containers": [asks(limits={"cpu": "500m"}), asks(limits={"cpu": "250m"})]}, 0.75),
+        ({"containers": [asks(limits={"cpu": "500m"}), {"name": "b", "resources": {"requests": {"cpu": "1"}}}]}, None),
+        ({"containers": [asks(limits={"cpu": "500m"})], "initContainers": [{"name": "i"}]}, 0.5),
+        ({"containers": [asks(limits={"cpu": "500m"})], "initContainers": [{"name": "i", "restartPolicy": "Always"}]}, None),
+        ({"containers": [asks(limits={"cpu": "500m"})], "initContainers": [asks("i", {"cpu": "1"}, always=True)]}, 1.5),
+        ({"containers": [{"name": "a"}], "resources": {"limits": {"cpu": "2"}}}, 2.0),
+        ({"containers": [asks(limits={"cpu": "500m"})], "resources": {"limits": {"memory": "1Gi"}}}, 0.5),
+    ],
+)
+def test_the_cpu_limit_of_a_pod_is_that_of_all_that_runs_together(spec, limit):
+    assert cpu_limit(spec) == limit

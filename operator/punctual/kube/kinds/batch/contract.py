@@ -13,11 +13,11 @@ from punctual.kube.api.base import API_VERSION
 from punctual.kube.api.fields import MAX_PROCESSORS
 from punctual.kube.cluster.batch_jobs import BatchJob, Parallelism
 from punctual.kube.cluster.pod_manifest import toleration
-from punctual.kube.cluster.requests import requested
+from punctual.kube.cluster.requests import is_device, requested
+from punctual.kube.gate.pod_size import wrong_job_size
 from punctual.kube.kinds.batch import parallelism
 from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, OPENED, PROFILE, START_ANYWAY
 from punctual.notation.duration import format_time, parse_duration, parse_time
-from punctual.notation.quantity import format_bytes, format_cores
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.resources import Resources
 
@@ -104,7 +104,7 @@ def divisible_job(job: BatchJob, now: float) -> Json:
         "processors": {"max": _most(job)},
         "chunkRetries": RETRIES,
         "jobRef": {"name": job.name, "uid": job.uid},
-        "template": _without_cpu(_unopened(template, job.pool)),
+        "template": _without_processor(_unopened(template, job.pool)),
     }
     if COST_PER_UNIT in asked:
         spec["cost"] = {"perUnit": asked[COST_PER_UNIT]}
@@ -178,18 +178,24 @@ def _unopened(template: Mapping[str, Any], pool: str) -> Json:
     return {**template, "spec": spec | {field: value for field, value in left.items() if value}}
 
 
-def _without_cpu(template: Mapping[str, Any]) -> Json:
-    """Return a pod template as a DivisibleJob may have it: a processor stands for its CPU."""
+def _without_processor(template: Mapping[str, Any]) -> Json:
+    """Return a pod template as a DivisibleJob may have it: a processor stands for its CPU and devices."""
 
     def part(one: Mapping[str, Any]) -> Json:
         resources = one.get("resources") or {}
         left = {
-            field: {name: amount for name, amount in (resources.get(field) or {}).items() if name != "cpu"}
+            field: {
+                name: amount
+                for name, amount in (resources.get(field) or {}).items()
+                if name != "cpu" and not is_device(name)
+            }
             for field in ("requests", "limits")
         }
         return {**one, "resources": {field: amounts for field, amounts in left.items() if amounts}}
 
     spec = {**template["spec"], "restartPolicy": "Never"}
+    if spec.get("resources"):
+        spec = part(spec)
     for field in ("initContainers", "containers"):
         if spec.get(field):
             spec[field] = [part(container) for container in spec[field]]
@@ -260,18 +266,8 @@ def _counts(job: BatchJob) -> str:
 
 def _size(job: BatchJob, share: Resources) -> Refusal | None:
     """Return what is wrong with the size of its pods, with both numbers."""
-    asked = requested(orjson.loads(job.template)["spec"])
-    field = "spec.template.spec.containers[].resources.requests"
-    for name, has, want, show in (
-        ("cpu", asked.cpu, share.cpu, format_cores),
-        ("memory", float(asked.memory), float(share.memory), lambda b: format_bytes(int(b))),
-    ):
-        both = f"{field}.{name}: a pod requests {show(has)} in all, and a processor of the pool has {show(want)}"
-        if has > want + 1e-9:
-            return Refusal(reasons.POD_TOO_LARGE, f"{both}: request no more")
-        if name == "cpu" and has < want - 1e-9:
-            return Refusal(reasons.INVALID_SPEC, f"{both}: request as much")
-    return None
+    found = wrong_job_size(requested(orjson.loads(job.template)["spec"]), share)
+    return None if found is None else Refusal(*found)
 
 
 CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _start_anyway, _counts)

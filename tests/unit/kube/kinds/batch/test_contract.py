@@ -11,7 +11,8 @@ from punctual.kube.cluster.batch_jobs import Parallelism, project_job
 from punctual.kube.kinds.batch.contract import closing, divisible_job, edited, gated, limited, opening, refusal
 from punctual.scheduling.model.resources import Resources
 
-SHARE = Resources(1.0, 2**30)
+GPU = "example.com/gpu"
+SHARE = Resources(1.0, 2**30, ((GPU, 2),))
 DEADLINE, DEADLINE_TIME, COST, PROFILE, ANYWAY = (
     f"punctual.dev/{name}" for name in ("deadline", "deadline-time", "cost-per-unit", "profile", "start-anyway")
 )
@@ -59,8 +60,8 @@ def beside(*, init=None, **requests):
         ({"asked": {DEADLINE: "45m", COST: "2s", PROFILE: "p"}}, [f"set {COST} or {PROFILE}, not both"]),
         ({"asked": {DEADLINE: "45m", ANYWAY: "yes"}}, [f"metadata.annotations[{ANYWAY}] is 'yes'", "write true, "]),
         ({"asked": {DEADLINE: "45m", ANYWAY: ""}}, [f"metadata.annotations[{ANYWAY}] is ''", "or false"]),
-        ({"cpu": None, "memory": None}, ["requests.cpu: a pod requests 0 in all", "has 1: request as much"]),
-        ({"cpu": "500m"}, ["requests.cpu: a pod requests 500m in all", "has 1: request as much"]),
+        ({"cpu": None}, ["requests.cpu: a pod requests 0 in all", "has 1: request some"]),
+        ({"cpu": "0", "memory": None}, ["requests.cpu: a pod requests 0 in all", "has 1: request some"]),
     ],
 )
 def test_a_job_that_cannot_be_asked_for_is_told_the_field_and_what_is_right(more, words):
@@ -85,6 +86,15 @@ def test_a_job_that_cannot_be_asked_for_is_told_the_field_and_what_is_right(more
             {"pod": beside(cpu="1", init={"name": "i", "image": "i", "resources": {"limits": {"cpu": "2"}}})},
             "requests 2 ",
         ),
+        (
+            {"pod": beside(**{"cpu": "1", GPU: "3"})},
+            f"requests.{GPU}: a pod requests 3 in all, and a processor of the pool has 2: request no more",
+        ),
+        (
+            {"pod": beside(**{"cpu": "1", "example.com/fpga": "1"})},
+            "requests.example.com/fpga: a pod requests 1 in all, and a processor of the pool has 0: request no more",
+        ),
+        ({"pod": {"resources": {"requests": {"cpu": "2"}}}}, "requests.cpu: a pod requests 2 in all"),
     ],
 )
 def test_pods_larger_than_a_processor_are_told_both_numbers(more, words):
@@ -108,6 +118,11 @@ def test_pods_larger_than_a_processor_are_told_both_numbers(more, words):
         {"completions": 10_000, "parallelism": 5_000},
         {"completionMode": "NonIndexed"},
         {"parallelism": None},
+        {"cpu": "1m", "memory": None},
+        {"cpu": "500m", "memory": "1Gi"},
+        {"pod": beside(**{"cpu": "1", GPU: "2"})},
+        {"pod": beside(**{"cpu": "1", GPU: "1", "ephemeral-storage": "9Gi"})},
+        {"pod": {"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}}},
         {"pod": beside(cpu="1", init={"name": "i", "image": "i", "resources": {"requests": {"cpu": "1"}}})},
         {"pod": {"schedulingGates": [GATE, {"name": "example.org/quota"}]}},
     ],
@@ -127,7 +142,7 @@ def test_its_size_is_not_known_to_be_wrong_before_its_pool_is_there():
 
 
 def test_a_deadline_counts_from_the_creation_of_the_job_and_all_else_is_the_jobs():
-    sidecar = {"name": "log", "image": "l:1", "resources": {"limits": {"memory": "1Mi", "cpu": "1"}}}
+    sidecar = {"name": "log", "image": "l:1", "resources": {"limits": {"memory": "1Mi", "cpu": "1", GPU: "1"}}}
     body = batch_body()
     body["spec"]["template"]["metadata"] = {"labels": {"app": "x"}, "creationTimestamp": None}
     body["spec"]["template"]["spec"]["initContainers"] = [sidecar]
@@ -303,3 +318,7 @@ def test_a_job_is_promised_before_its_controller_would_end_it(more, deadline):
 )
 def test_a_time_limit_that_is_too_short_is_told_with_both_numbers(more, earliest, said):
     assert limited(job(**more), NOW, earliest) == said
+
+
+def test_memory_is_not_compared_with_a_processor_that_names_none():
+    assert refusal(job(memory="64Gi"), Resources(1.0)) is None
