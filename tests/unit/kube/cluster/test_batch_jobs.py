@@ -14,6 +14,22 @@ def condition(kind, status="True"):
     return {"conditions": [{"type": kind, "status": status}]}
 
 
+def written(manager, field, *, time="2030-01-01T00:00:00Z"):
+    """Return what the API server notes of a write of a field of the spec."""
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {f"f:{field}": {}}}}
+
+
+WRITERS = {
+    "managedFields": [
+        {"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+        written("argocd-controller", "suspend", time="2030-01-01T00:00:09Z"),
+        written("helm", "suspend"),
+        written("kubectl-edit", "parallelism", time="2030-01-01T00:00:10Z"),
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status"},
+    ]
+}
+
+
 @pytest.mark.parametrize("labels", [{}, {"punctual.dev/pool": ""}, {"other": "main"}])
 def test_a_job_that_names_no_pool_is_not_kept(labels):
     assert project_job(batch_body(labels=labels)) is None
@@ -26,6 +42,9 @@ def test_a_job_that_names_no_pool_is_not_kept(labels):
         ({"parallelism": None, "completions": None}, {"parallelism": 1, "completions": None}),
         ({"completionMode": None}, {"indexed": False}),
         ({"suspend": None}, {"suspended": False}),
+        ({}, {"suspended_by": ""}),
+        ({"meta": WRITERS}, {"suspended_by": "argocd-controller"}),
+        ({"meta": WRITERS, "suspend": False}, {"suspended_by": ""}),
         ({"activeDeadlineSeconds": 90}, {"time_limit": 90}),
         ({"status": condition("Failed")}, {"ended": "Failed"}),
         ({"status": condition("Complete")}, {"ended": "Complete"}),

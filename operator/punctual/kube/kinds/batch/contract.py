@@ -198,7 +198,8 @@ def _cost(job: BatchJob) -> str:
     return "" if found else f"metadata.annotations[{COST_PER_UNIT}] is 0: write how long a pod works, such as 20s"
 
 
-def _owned(job: BatchJob) -> str:
+def foreign(job: BatchJob) -> str:
+    """Return what is wrong with a Job that another controller starts."""
     if job.owner in FOREIGN_OWNERS:
         return f"it belongs to a {job.owner}, which starts its Jobs itself: remove the label punctual.dev/pool"
     if job.manager:
@@ -230,4 +231,4 @@ def _size(job: BatchJob, share: Resources) -> Refusal | None:
     return None
 
 
-CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _counts)
+CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (foreign, _deadline, _cost, _counts)
