@@ -29,7 +29,9 @@ class World(OPERATOR["World"]):
         super().__init__(client, namespace)
         self._pods = itertools.count()
 
-    async def add(self, name="nightly", *, completions=4, parallelism=4, suspend=True, resources=SIZE, **annotations):
+    async def add(
+        self, name="nightly", *, completions=4, parallelism=4, suspend=True, resources=SIZE, labels=None, **annotations
+    ):
         notes = {"punctual.dev/deadline": "10m", "punctual.dev/cost-per-unit": "5s", **annotations}
         container = {"name": "main", "image": "work:1", "resources": resources}
         body = {
@@ -37,7 +39,7 @@ class World(OPERATOR["World"]):
             "kind": "Job",
             "metadata": {
                 "name": name,
-                "labels": {"punctual.dev/pool": self.pool},
+                "labels": {"punctual.dev/pool": self.pool} if labels is None else labels,
                 "annotations": {key: value for key, value in notes.items() if value},
             },
             "spec": {
