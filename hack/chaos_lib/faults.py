@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -20,8 +20,8 @@ from chaos_lib.ground import CPU, NAMESPACES, Ground, NothingThere
 from chaos_lib.jobs import NAMESPACE, POOL, Wish
 from chaos_lib.scribe import JobSeen
 from punctual.errors import Forbidden, NotFound, PunctualError
-from punctual.kube.api.resources import JOBS, NODES, PODS, POOLS, Resource
-from punctual.labels import POOL_LABEL
+from punctual.kube.api.resources import BATCH_JOBS, JOBS, NODES, PODS, POOLS, Resource
+from punctual.labels import DEADLINE, POOL_LABEL
 
 Json = dict[str, Any]
 QUOTAS = Resource("v1", "resourcequotas")
@@ -116,7 +116,7 @@ async def _chunk_evicted(scene: Scene) -> str:
 
 
 async def _chunk_hung(scene: Scene) -> str:
-    pod = scene.ground.chunk(scene.rng)
+    pod = scene.ground.chunk(scene.rng, of_job=False)
     await scene.ground.signal(pod.body, "STOP")
     return pod.name
 
@@ -295,19 +295,27 @@ def _open_job(scene: Scene, *, promised: bool) -> tuple[JobSeen, Wish]:
     return scene.rng.choice(sorted(found, key=lambda pair: pair[0].name))
 
 
+def _path(wish: Wish) -> str:
+    """Return where its user finds a job."""
+    return (BATCH_JOBS if wish.job else JOBS).path(namespace=NAMESPACE, name=wish.name)
+
+
 async def _job_edited(scene: Scene) -> str:
     job, wish = _open_job(scene, promised=True)
     seconds = float(round(wish.deadlines[-1] * scene.rng.uniform(0.5, 1.6)))
     wish.deadlines.append(seconds)
-    path = JOBS.path(namespace=NAMESPACE, name=job.name)
-    await scene.ground.patch(path, {"spec": {"deadline": f"{seconds:.0f}s"}})
+    text = f"{seconds:.0f}s"
+    edit: Json = {"metadata": {"annotations": {DEADLINE: text}}} if wish.job else {"spec": {"deadline": text}}
+    await scene.ground.patch(_path(wish), edit)
     return f"{job.name}: deadline {seconds:.0f}s"
 
 
 @contextlib.asynccontextmanager
 async def _job_suspended(scene: Scene) -> AsyncIterator[str]:
-    job, _ = _open_job(scene, promised=False)
-    path = JOBS.path(namespace=NAMESPACE, name=job.name)
+    job, wish = _open_job(scene, promised=False)
+    path = _path(wish)
+    if wish.job and (await scene.ground.get(path))["spec"]["suspend"]:
+        raise NothingThere("it has not begun")
     await scene.ground.patch(path, {"spec": {"suspend": True}})
     try:
         yield job.name
@@ -319,7 +327,7 @@ async def _job_suspended(scene: Scene) -> AsyncIterator[str]:
 async def _job_deleted(scene: Scene) -> str:
     job, wish = _open_job(scene, promised=False)
     wish.deleted = True
-    await scene.ground.delete(JOBS.path(namespace=NAMESPACE, name=job.name))
+    await scene.ground.delete(_path(wish), propagation="Background")
     return job.name
 
 
@@ -392,8 +400,12 @@ FAULTS = (
 )
 FIRST = next(fault for fault in FAULTS if fault.name == "leader returns")
 """The first of each run, however short it is: what a replica remembers of an earlier term shows in no other."""
+FEW = ("chunk killed", "chunk deleted", "chunk evicted", "leader killed", "stranger")
+"""Faults of a run with ordinary Jobs alone: lost pods, killed leaders, strangers."""
 
 
-def drawn(number: int, rng: Random) -> Fault:
-    """Return the n-th fault of a run."""
-    return FIRST if number == 1 else rng.choices(FAULTS, [fault.weight for fault in FAULTS])[0]
+def drawn(number: int, rng: Random, faults: Sequence[Fault] = FAULTS) -> Fault:
+    """Return the n-th fault of a run with these."""
+    if number == 1 and FIRST in faults:
+        return FIRST
+    return rng.choices(faults, [fault.weight for fault in faults])[0]

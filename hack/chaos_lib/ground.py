@@ -171,14 +171,15 @@ class Ground:
             raise NothingThere("no agent runs")
         return rng.choice(found)
 
-    def chunk(self, rng: Random) -> PodSeen:
-        """Return a chunk's pod that runs."""
+    def chunk(self, rng: Random, *, of_job: bool = True) -> PodSeen:
+        """Return a chunk's pod that runs. ``of_job``: it may be an ordinary Job's, which nobody but its user ends."""
         found = [
             pod
             for pod in self.scribe.pods.values()
             if not pod.gone
             and pod.job
             and pod.phase == "Running"
+            and (of_job or not pod.of_job)
             and not pod.body["metadata"].get("deletionTimestamp")
             and pod.body["spec"].get("nodeName") not in self.held_up
         ]

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Literal
 
 from chaos_lib.templates import TEMPLATES
+from punctual.labels import COST_PER_UNIT, DEADLINE, POOL_LABEL
 
 Json = dict[str, Any]
 NAMESPACE = "punctual-chaos"
@@ -23,6 +24,10 @@ SPACES = (NAMESPACE, MISFITS, LIMITED)
 POOL = "chaos"
 REDUCE = 5
 """Seconds."""
+SIZE = {"cpu": "100m", "memory": "64Mi"}
+"""Of a processor."""
+STARTS = 3
+"""Seconds that a pod of an ordinary Job takes beside its work, at most. A promise counts two of them by itself."""
 
 WORK = """
 import os, sys, time
@@ -90,8 +95,10 @@ class Wish:
     deadlines: list[float] = field(default_factory=list)
     """Seconds after creation that were asked for, edits included."""
     deleted: bool = False
+    job: Json | None = None
+    """The ordinary Job that asks for it. None: it is asked for as it is."""
     created: float | None = None
-    """When the Job was created that it is for. None: no Job is behind it."""
+    """When the Job that asks for it was created. None: none does."""
 
     @property
     def units(self) -> int:
@@ -107,11 +114,13 @@ class Maker:
     image: str
     secret: str
     """Stands in each template's environment."""
+    kinds: tuple[str, ...] = ()
+    """What jobs there are. Empty: all of `KINDS`."""
 
     def job(self, number: int) -> Wish:
         """Return the job of that number."""
         rng = Random(f"{self.seed} job {number}")
-        kinds = list(KINDS)
+        kinds = list(self.kinds or KINDS)
         (kind,) = rng.choices(kinds, [KINDS[k][0] for k in kinds])
         return KINDS[kind][1](self, rng, f"{kind}-{number}", kind)
 
@@ -235,6 +244,34 @@ class Maker:
         spec = self._spec(template, units=rng.randint(40, 80), chi=None, most=3, slack=100, reduce=self._reduce())
         return self._wish(name, kind, spec, "done", "InfeasibleStartup")
 
+    def ordinary(self, rng: Random, name: str, kind: str) -> Wish:
+        """Ask with an ordinary Job: each index is a unit, and sleeps. One in five has no cost declared."""
+        seconds, most = rng.choice((2, 3, 5)), rng.randint(1, 4)
+        takes = seconds + STARTS
+        container = self._container("sleep", f"{seconds}")
+        units, slack = round(most * rng.uniform(8, 22) / takes) + 1, rng.uniform(60, 120)
+        spec = self._spec({"spec": {"containers": [container]}}, units=units, chi=takes, most=most, slack=slack)
+        wish = self._wish(name, kind, spec)
+        notes = {DEADLINE: spec["deadline"]} | ({COST_PER_UNIT: f"{takes - 2}s"} if rng.random() < 0.8 else {})
+        work = {**container, "resources": {"requests": SIZE, "limits": SIZE}}
+        pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [work]}
+        ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+        wish.job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {**wish.body["metadata"], "labels": {POOL_LABEL: POOL}, "annotations": notes},
+            "spec": {
+                "suspend": True,
+                "completions": units,
+                "parallelism": most,
+                "completionMode": "Indexed",
+                "backoffLimit": 50,  # this program kills them
+                "podFailurePolicy": {"rules": [ignored]},
+                "template": {"spec": pod},
+            },
+        }
+        return wish
+
     def hopeless(self, rng: Random, name: str, kind: str) -> Wish:
         """Ask for what always fails."""
         template = self._python(0.3, crash=rng.randint(0, 3), crashes=1000)
@@ -273,6 +310,7 @@ KINDS: dict[str, tuple[float, Make]] = {
     "lies": (1, Maker.lies),
     "crashes": (2, Maker.crashes),
     "measured": (1, Maker.measured),
+    "ordinary": (3, Maker.ordinary),
     "hopeless": (1, Maker.hopeless),
     "imageless": (0.5, Maker.imageless),
     "infeasible": (1, Maker.infeasible),

@@ -69,17 +69,28 @@ def missed(
     faults = list(faults)
     found = []
     for job in jobs:
-        promise, finished = job.status.get("promise"), job.status.get("finishTime")
-        wish = wishes.get(job.name)
-        if job.gone or wish is None or wish.expected in ("failed", "either") or not promise or not finished:
+        if not _counts(wishes, job):
             continue
-        late = parse_time(finished) - parse_time(promise["deadline"])
+        late = parse_time(job.status["finishTime"]) - parse_time(job.status["promise"]["deadline"])
         if late <= 0 and job.condition("Failed").get("status") != "True":
             continue
         told = _told(job, events)
         during = {fault.name for fault in _during(job, faults) if fault.disturbs}
         found.append(Broken(job.name, late, tuple(sorted(told & TOLD)), tuple(sorted(during))))
     return found
+
+
+def promises(wishes: Mapping[str, Wish], jobs: Iterable[JobSeen]) -> int:
+    """Return how many promises there were to keep."""
+    return sum(_counts(wishes, job) for job in jobs)
+
+
+def _counts(wishes: Mapping[str, Wish], job: JobSeen) -> bool:
+    """Whether a job has ended that was promised, and could be done."""
+    wish = wishes.get(job.name)
+    if job.gone or wish is None or wish.expected in ("failed", "either"):
+        return False
+    return bool(job.status.get("promise") and job.status.get("finishTime"))
 
 
 def untold(
@@ -209,13 +220,14 @@ def _pods(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
 
 
 def _twice(_wish: Wish, _job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
-    """Check that no attempt which ended well was made again, unless its pod was taken away before it was seen."""
+    """Check that no attempt or index which ended well was made again, unless its pod was taken away unseen."""
     well: set[str] = set()
     for pod in pods:
-        if pod.name in well:
-            yield f"pod {pod.name} ended well, and there was another of that name"
+        which = f"index {pod.range[0]}" if pod.of_job else f"pod {pod.name}"
+        if which in well:
+            yield f"{which} ended well, and there was another of that name"
         if pod.succeeded and not pod.deleted:
-            well.add(pod.name)
+            well.add(which)
 
 
 def _late(

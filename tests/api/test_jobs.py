@@ -40,7 +40,7 @@ class World(OPERATOR["World"]):
         self._cleanup.append(self.at(name))
         self._cleanup.append(JOBS.path(namespace=self.namespace, name=name))
 
-    def body(self, name, *, completions=4, parallelism=4, suspend=True, resources=SIZE, **annotations):
+    def body(self, name, *, completions=4, parallelism=4, suspend=True, resources=SIZE, labels=None, **annotations):
         notes = {"punctual.dev/deadline": "10m", "punctual.dev/cost-per-unit": "5s", **annotations}
         container = {"name": "main", "image": "work:1", "resources": resources}
         return {
@@ -49,7 +49,7 @@ class World(OPERATOR["World"]):
             "metadata": {
                 "name": name,
                 "namespace": self.namespace,
-                "labels": {"punctual.dev/pool": self.pool},
+                "labels": {"punctual.dev/pool": self.pool} if labels is None else labels,
                 "annotations": {key: value for key, value in notes.items() if value},
             },
             "spec": {

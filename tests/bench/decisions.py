@@ -106,9 +106,9 @@ class Bench:
         }
         await self.client.patch_merge(NODES.path(name=name), {"status": status}, subresource="status")
 
-    async def watch(self):
+    async def watch(self, resource=JOBS):
         """Note when each job's decision is seen; begin anew where a watch breaks off."""
-        path = JOBS.path(namespace=self.namespace)
+        path = resource.path(namespace=self.namespace)
         while True:
             with contextlib.suppress(errors.ClusterError):
                 there = await self.client.list(path)
@@ -164,13 +164,13 @@ class Bench:
             await asyncio.sleep(0.1)  # what follows a decision is done: the next one meets a quiet operator
         return sorted(times)
 
-    async def burst(self, count):
+    async def burst(self, count, prefix="burst"):
         """Return rates of creates and decisions since the first create, and how old jobs were when decided.
 
         ``alone``: decisions per second when no more jobs were being created, which takes its share of the machine. An
         age is from the create's answer until the decision is seen.
         """
-        names = [f"burst{count}-{n}" for n in range(count)]
+        names = [f"{prefix}{count}-{n}" for n in range(count)]
         slots = asyncio.Semaphore(CREATES)
 
         async def create(name):
@@ -305,12 +305,12 @@ class Deployed:
         """Leave it as it is."""
 
 
-async def _one_burst(bench, operator, kubeconfig, count):
+async def one_burst(bench, operator, kubeconfig, count, prefix="burst"):
     """Return the rates of a burst into an empty pool, and the CPU that operator and server used for it."""
     await bench.clear()
     news(f"{count} jobs at once")
     before, served = operator.used()[0], server(kubeconfig)
-    burst = await bench.burst(count)
+    burst = await bench.burst(count, prefix)
     used = 1000 * (operator.used()[0] - before) / count
     theirs = served and 1000 * (server(kubeconfig) - served) / count
     return {
@@ -322,11 +322,12 @@ async def _one_burst(bench, operator, kubeconfig, count):
     }
 
 
-async def measure(kubeconfig, options):
-    """Have an operator decide, and measure."""
+@contextlib.asynccontextmanager
+async def stage(kubeconfig, options, kind=Bench):
+    """Have a pool, an operator that decides, and a watcher; yield a bench of that kind, and the operator."""
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(kubeconfig))
-        bench = Bench(client)
+        bench = kind(client)
         stack.push_async_callback(bench.clean, real=options.installed)
         nodes = options.nodes or (4 if options.installed else 50)
         if options.installed:
@@ -340,13 +341,19 @@ async def measure(kubeconfig, options):
         try:
             await bench.create("first")
             await bench.decided(["first"], within=60)
-            _, quiet = operator.used()
-            news(f"{options.idle} jobs one at a time")
-            idle = await bench.idle(options.idle)
-            bursts = [await _one_burst(bench, operator, kubeconfig, count) for count in options.burst]
-            _, loaded = operator.used()
+            yield bench, operator
         except TimeoutError:
             sys.exit(f"not decided in time; the operator's log is {operator.log}")
+
+
+async def measure(kubeconfig, options):
+    """Have an operator decide, and measure."""
+    async with stage(kubeconfig, options) as (bench, operator):
+        _, quiet = operator.used()
+        news(f"{options.idle} jobs one at a time")
+        idle = await bench.idle(options.idle)
+        bursts = [await one_burst(bench, operator, kubeconfig, count) for count in options.burst]
+        _, loaded = operator.used()
         bare = {}
         if not options.installed:
             operator.end()
@@ -374,30 +381,41 @@ def news(line):
     print(f"decisions: {line}", file=sys.stderr, flush=True)  # noqa: T201  news
 
 
-def main():
-    """Do what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def command_line(text):
+    """Return a parser with the options of both benchmarks that decide."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--idle", type=int, default=100)
-    parser.add_argument("--burst", type=int, nargs="+", default=[1000])
     parser.add_argument("--admission", default="Exact", choices=("Exact", "Fast", "Hybrid"))
     parser.add_argument("--nodes", type=int, help="default: 50, 4 with --installed; 200 processors in any case")
     parser.add_argument("--installed", action="store_true")
     parser.add_argument("--namespace", default="punctual", help="of the installed operator")
     parser.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG"))
+    return parser
+
+
+def carry_out(parser, measurement, *, name, target):
+    """Do what the command line says, and print what was measured."""
     options = parser.parse_args()
     given = options.kubeconfig
     if options.installed and not given:
         parser.error("--installed needs --kubeconfig or KUBECONFIG")
     if given:
         os.environ["KUBECONFIG"] = given
-    name = f"bench-{os.getpid()}"
+    server_name = f"bench-{os.getpid()}"
     try:
-        found = asyncio.run(measure(given or apiserver(name), options))
+        found = asyncio.run(measurement(given or apiserver(server_name), options))
     finally:
         if not given:
-            subprocess.run([TOP / "hack" / "apiserver", "down", "--name", name], check=True)
+            subprocess.run([TOP / "hack" / "apiserver", "down", "--name", server_name], check=True)
     machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-    print(json.dumps({"decisions": found, "target": TARGET, "machine": machine}, indent=1))  # noqa: T201  its purpose
+    print(json.dumps({name: found, "target": target, "machine": machine}, indent=1))  # noqa: T201  its purpose
+
+
+def main():
+    """Do what the command line says."""
+    parser = command_line(__doc__)
+    parser.add_argument("--burst", type=int, nargs="+", default=[1000])
+    carry_out(parser, measure, name="decisions", target=TARGET)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+from gitops import respecting
 from lib.testbed import ROOT
 from live import POOL, SYSTEM, beside, condition, eventually, pool_status
 
@@ -141,6 +142,30 @@ async def test_what_small_pods_leave_of_their_processors_is_held_while_they_run(
     await eventually(lambda: complete(client, space, "small"), within=240, every=0.5)
     assert await eventually(lambda: space.is_so("small", "Completed"))
     await eventually(are_none, within=30)
+
+
+async def test_a_tool_that_applies_a_job_every_second_as_documented_disturbs_nothing(cluster, client, space):
+    manifest = job(cluster, space, "synced", completions=8, deadline="4m")
+    path = BATCH_JOBS.path(namespace=space.namespace, name="synced")
+    pods = Pods(client, space, "synced")
+
+    async def sync():
+        while True:
+            body = respecting(manifest, await client.get(path))
+            await client.apply(path, body, field_manager="argocd-controller")
+            await asyncio.sleep(1)
+
+    async def begun():
+        return not (await client.get(path))["spec"]["suspend"]
+
+    await client.apply(path, manifest, field_manager="argocd-controller")
+    await eventually(begun)
+    async with beside(pods.follow()), beside(sync()):
+        await eventually(lambda: complete(client, space, "synced"), within=240, every=0.5)
+    assert sorted(map(int, pods.began)) == list(range(8))
+    assert {index: len(uids) for index, uids in pods.began.items() if len(uids) > 1} == {}, "no index ran twice"
+    divisible = await eventually(lambda: space.is_so("synced", "Completed") and space.status("synced"))
+    assert divisible["state"] == "Completed"
 
 
 async def test_a_cronjob_of_the_examples_is_promised(cluster, client, space):

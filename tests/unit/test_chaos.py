@@ -6,21 +6,26 @@ from random import Random
 
 import pytest
 from chaos_lib import faults, hidden, ledger
-from chaos_lib.faults import FAULTS, Scene, drawn
+from chaos_lib.faults import FAULTS, FEW, Scene, drawn
 from chaos_lib.ground import NothingThere
-from chaos_lib.jobs import KINDS, LIMITED, MISFITS, Maker
+from chaos_lib.jobs import KINDS, LIMITED, MISFITS, NAMESPACE, Maker
 from chaos_lib.ledger import Struck
 from chaos_lib.scribe import JobSeen, PodSeen, Scribe
 from chaos_lib.templates import TEMPLATES
 
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.api.resources import BATCH_JOBS, JOBS
+from punctual.kube.cluster.batch_jobs import project_job
+from punctual.kube.kinds.batch.contract import divisible_job, refusal
+from punctual.notation.duration import format_time
+from punctual.scheduling.model.resources import Resources
 
 CREATED = "2026-01-01T00:00:00Z"
 BEGAN = 1767225600.0
 
 
-ENDED = {"a": 1.5, "b": 2.5, "r": 3.5, "r2": 3.5}
+ENDED = {"a": 1.5, "b": 2.5, "b2": 2.5, "r": 3.5, "r2": 3.5}
 
 
 def pod(name, begin, end, *, born=5, kind="Chunk", phase="Succeeded", gone=True, message="", job="u1"):
@@ -79,7 +84,8 @@ class Story:
         meta = {"name": "j", "uid": "u1", "creationTimestamp": CREATED}
         statuses = [(3 + 2 * n, status) for n, status in enumerate(self.statuses)]
         times = [BEGAN + at for at in self.times]
-        return JobSeen({"metadata": meta, "status": self.statuses[-1]}, statuses, times, gone=self.gone)
+        body = {"metadata": meta, "spec": {"units": 10}, "status": self.statuses[-1]}
+        return JobSeen(body, statuses, times, gone=self.gone)
 
     def audit(self, faults=()):
         return ledger.audit({"j": self.wish}, [self.job()], self.pods, faults)
@@ -147,6 +153,19 @@ def do_again(s):
     s.pods.append(pod("b", 5, 10))
 
 
+def be_a_jobs(s):
+    """Let its pods be those of an ordinary Job."""
+    s.wish.created = BEGAN
+    for one in s.pods[:2]:
+        one.body["metadata"]["ownerReferences"] = [{"kind": "Job"}]
+
+
+def run_an_index_again(s):
+    s.pods.append(pod("b2", 5, 10))
+    be_a_jobs(s)
+    s.pods[-1].body["metadata"]["ownerReferences"] = [{"kind": "Job"}]
+
+
 def take_in_late(s):
     s.times[3] = 99
 
@@ -173,6 +192,7 @@ def refuse_strangely(s):
         (vanish, "it is gone, but was not deleted"),
         (outlive, "pod a outlives it"),
         (do_again, "pod b ended well, and there was another of that name"),
+        (run_an_index_again, "index 5 ended well, and there was another of that name"),
         (take_in_late, "pod r ended well, and was taken in 96 s later"),
         (refuse_strangely, "refused by InvalidSpec"),
     ],
@@ -183,6 +203,13 @@ def test_a_forged_ledger_is_found_out(spoil, found):
     spoil(story)
     (said,) = [what for what in story.audit() if found in what]
     assert said.startswith("j: ")
+
+
+def test_an_index_whose_pod_somebody_deleted_may_be_run_again():
+    story = Story()
+    run_an_index_again(story)
+    story.pods[1].deleted = True
+    assert story.audit() == []
 
 
 def test_what_somebody_deleted_may_be_done_again_and_what_nobody_led_for_taken_in_late():
@@ -259,6 +286,7 @@ def late(story, *, told=None):
     ],
 )
 def test_a_promise_that_was_not_kept_is_told_with_what_could_excuse_it(story, fault, events, expected):
+    assert ledger.promises({"j": story.wish}, [story.job()]) == 1
     found = [(b.told, b.faults) for b in ledger.missed({"j": story.wish}, [story.job()], [fault], {"u1": events})]
     assert found == ([] if expected is None else [expected])
 
@@ -273,6 +301,25 @@ def test_the_same_seed_asks_for_the_same_jobs_and_all_are_what_the_schema_takes(
         body["metadata"] |= {"uid": "u", "creationTimestamp": CREATED, "generation": 1}
         assert api.parse(api.DivisibleJob, body).spec.units == wish.units
     assert Maker(8, "image:1", "hush").job(1).body != wishes[0].body
+
+
+def test_an_ordinary_job_is_one_that_is_taken_and_its_promise_is_what_the_wish_says():
+    maker = Maker(7, "image:1", "hush", ("ordinary",))
+    costs = set()
+    for number in range(1, 40):
+        wish = maker.job(number)
+        asked = wish.body["spec"]
+        job = project_job({**wish.job, "metadata": {**wish.job["metadata"], "uid": "b", "creationTimestamp": CREATED}})
+        assert refusal(job, Resources(0.1, 64 << 20)) is None
+        spec = divisible_job(job)["spec"]
+        assert (spec["pool"], spec["units"], spec["processors"]["max"]) == (
+            asked["pool"],
+            wish.units,
+            asked["processors"]["max"],
+        )
+        assert spec["deadlineTime"] == format_time(BEGAN + wish.deadlines[0])
+        costs.add("cost" in spec)
+    assert costs == {True, False}
 
 
 def test_each_round_of_misfits_has_each_template_once_and_all_are_what_the_schema_takes():
@@ -461,6 +508,53 @@ async def test_a_fault_that_does_not_succeed_leaves_no_replica_frozen(monkeypatc
 def test_the_first_fault_of_each_run_is_a_leader_that_returns():
     assert {drawn(1, Random(seed)).name for seed in range(20)} == {"leader returns"}
     assert {drawn(2, Random(seed)).name for seed in range(2000)} == {fault.name for fault in FAULTS}
+
+
+def test_a_run_with_few_faults_has_no_others():
+    few = [fault for fault in FAULTS if fault.name in FEW]
+    assert {drawn(number, Random(number), few).name for number in range(1, 200)} == set(FEW)
+
+
+class Shown:
+    """A ground with one promised job; ``log``: what is written."""
+
+    def __init__(self, wish):
+        self.log = []
+        self.suspended = True
+        meta = {"name": wish.name, "uid": "u1", "creationTimestamp": CREATED}
+        self.scribe = self
+        self.jobs = {"u1": JobSeen({"metadata": meta, "status": {"promise": {}}})}
+
+    async def get(self, path):
+        return {"spec": {"suspend": self.suspended}}
+
+    async def patch(self, path, body):
+        self.log.append((path, [*body]))
+
+    async def delete(self, path, **how):
+        self.log.append((path, how))
+
+
+@pytest.mark.parametrize(("kind", "of", "part"), [("ordinary", BATCH_JOBS, "metadata"), ("shell", JOBS, "spec")])
+async def test_what_users_do_is_done_to_the_object_that_asks(kind, of, part):
+    wish = Maker(7, "image:1", "hush", (kind,)).job(1)
+    ground, path = Shown(wish), of.path(namespace=NAMESPACE, name=wish.name)
+    scene = Scene(ground, Random(1), {wish.name: wish})
+    edited, suspended, deleted = (
+        next(fault for fault in FAULTS if fault.name == f"job {what}") for what in ("edited", "suspended", "deleted")
+    )
+    async with edited.do(scene):
+        assert ground.log == [(path, [part])]
+    if kind == "ordinary":
+        with pytest.raises(NothingThere):  # nobody but the operator lets it begin
+            async with suspended.do(scene):
+                pass
+    ground.suspended = False
+    async with suspended.do(scene):
+        pass
+    async with deleted.do(scene):
+        assert ground.log[1:] == [(path, ["spec"]), (path, ["spec"]), (path, {"propagation": "Background"})]
+    assert wish.deleted
 
 
 def test_each_fault_has_a_name_of_its_own():

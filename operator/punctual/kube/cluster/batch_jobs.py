@@ -91,6 +91,8 @@ class BatchJob(NamedTuple):
     parallelism: Parallelism
     indexed: bool
     suspended: bool
+    suspended_by: str
+    """The field manager that has suspended it. Empty: it is not suspended, or none is named."""
     opened: bool
     """The operator has let it begin, and has not suspended it since."""
     ended: str
@@ -157,6 +159,7 @@ def project_job(body: Json) -> BatchJob | None:
         parallelism=Parallelism.of(body),
         indexed=spec.get("completionMode") == "Indexed",
         suspended=bool(spec.get("suspend")),
+        suspended_by=_writer(meta, "suspend") if spec.get("suspend") else "",
         opened=notes.get(OPENED) == meta["uid"],  # a copy of it has another uid
         ended=end.get("type", ""),
         why=f"{end.get('reason', '')}: {end.get('message', '')}",
@@ -182,6 +185,16 @@ def _manager(spec: Json, labels: Json) -> str:
 def _ignores_disruption(policy: Json) -> bool:
     rules = (rule for rule in policy.get("rules") or () if rule.get("action") == "Ignore")
     return any(one.get("type") == DISRUPTION for rule in rules for one in rule.get("onPodConditions") or ())
+
+
+def _writer(meta: Json, field: str) -> str:
+    """Return the field manager that wrote a field of the spec last. Empty: none is named."""
+    found = [
+        (str(one.get("time") or ""), str(one.get("manager") or ""))
+        for one in meta.get("managedFields") or ()
+        if f"f:{field}" in (one.get("fieldsV1") or {}).get("f:spec", {})
+    ]
+    return max(found, default=("", ""))[1]
 
 
 def _some(notes: Json, names: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,22 @@ def condition(kind, status="True"):
 IGNORES = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
+def written(manager, field, *, time="2030-01-01T00:00:00Z"):
+    """Return what the API server notes of a write of a field of the spec."""
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {f"f:{field}": {}}}}
+
+
+WRITERS = {
+    "managedFields": [
+        {"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+        written("argocd-controller", "suspend", time="2030-01-01T00:00:09Z"),
+        written("helm", "suspend"),
+        written("kubectl-edit", "parallelism", time="2030-01-01T00:00:10Z"),
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status"},
+    ]
+}
+
+
 @pytest.mark.parametrize("labels", [{}, {"punctual.dev/pool": ""}, {"other": "main"}])
 def test_a_job_that_names_no_pool_is_not_kept(labels):
     assert project_job(batch_body(labels=labels)) is None
@@ -37,6 +53,9 @@ def test_a_job_that_names_no_pool_is_not_kept(labels):
         ({"podFailurePolicy": {"rules": [IGNORES]}}, {"counts_lost": False}),
         ({"podFailurePolicy": {"rules": [{**IGNORES, "action": "Count"}]}}, {"counts_lost": True}),
         ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {}}]}}, {"counts_lost": True}),
+        ({}, {"suspended_by": ""}),
+        ({"meta": WRITERS}, {"suspended_by": "argocd-controller"}),
+        ({"meta": WRITERS, "suspend": False}, {"suspended_by": ""}),
         ({"status": condition("Failed")}, {"ended": "Failed"}),
         ({"status": condition("Complete")}, {"ended": "Complete"}),
         ({"status": condition("Complete", "False")}, {"ended": ""}),

@@ -18,7 +18,17 @@ from punctual.kube.api.resources import BATCH_JOBS, JOBS
 from punctual.kube.cluster.batch_jobs import SAID, BatchJob, Parallelism
 from punctual.kube.cluster.events import Regarding
 from punctual.kube.kinds.batch import parallelism
-from punctual.kube.kinds.batch.contract import closing, divisible_job, done, edited, gated, limited, opening, refusal
+from punctual.kube.kinds.batch.contract import (
+    closing,
+    divisible_job,
+    done,
+    edited,
+    foreign,
+    gated,
+    limited,
+    opening,
+    refusal,
+)
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Signal
 from punctual.kube.known.translate import explanation, job_state
@@ -129,7 +139,7 @@ class OrdinaryJobs:
         """Make a Job's DivisibleJob, or tell what is wrong with the Job."""
         if job.ended or not job.asked:
             return
-        if not job.suspended and not job.opened:
+        if not job.suspended and not job.opened and not foreign(job):
             text = "it was not created with spec.suspend: true, so it has begun without a promise: create it suspended"
             self._refuse(job, reasons.NOT_SUSPENDED, text)
             return
@@ -207,6 +217,8 @@ class OrdinaryJobs:
 
     def _mirror(self, job: BatchJob, known: KnownJob, record: JobRecord, state: str) -> None:
         said = explanation(record)
+        if said is not None and state == "Suspended" and job.suspended_by:
+            said = said._replace(message=f"{said.message}; {job.suspended_by} has set it")
         wanted: dict[str, str] = {STATE: state}
         earliest = record.offer.earliest_deadline if record.offer else None
         if said is not None:

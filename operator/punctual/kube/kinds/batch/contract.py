@@ -248,7 +248,8 @@ def _start_anyway(job: BatchJob) -> str:
     return f"metadata.annotations[{START_ANYWAY}] is {said[:40]!r}: write true, to run without a promise, or false"
 
 
-def _owned(job: BatchJob) -> str:
+def foreign(job: BatchJob) -> str:
+    """Return what is wrong with a Job that another controller starts."""
     if job.owner in FOREIGN_OWNERS:
         return f"it belongs to a {job.owner}, which starts its Jobs itself: remove the label punctual.dev/pool"
     if job.manager:
@@ -270,4 +271,4 @@ def _size(job: BatchJob, share: Resources) -> Refusal | None:
     return None if found is None else Refusal(*found)
 
 
-CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (_owned, _deadline, _cost, _start_anyway, _counts)
+CHECKS: Final[tuple[Callable[[BatchJob], str], ...]] = (foreign, _deadline, _cost, _start_anyway, _counts)

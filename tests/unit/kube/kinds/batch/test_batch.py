@@ -210,6 +210,13 @@ def test_a_job_that_has_begun_by_itself_is_told_so_and_left_alone(stage, suspend
     assert "create it suspended" in stage.notes["message"]
 
 
+def test_a_job_of_a_queue_that_has_begun_is_told_whose_it_is(stage):
+    stage.told(batch_body(suspend=False, labels={"punctual.dev/pool": "main", "kueue.x-k8s.io/queue-name": "team"}))
+    stage.work()
+    assert stage.events == [("nightly", "Warning", reasons.INVALID_SPEC)]
+    assert stage.notes["message"].startswith("it belongs to the queue team of Kueue, which starts it: ")
+
+
 def test_a_gate_of_its_own_opens_no_job(stage):
     stage.told(batch_body(pod={"schedulingGates": [GATE]}))
     stage.work()
@@ -466,12 +473,25 @@ def test_a_user_suspends_and_resumes_it(promised):
     promised.answer(JobRecord(admitted=Verdict("False", reasons.SUSPENDED, "by its user")))
     promised.tend(60.0)
     assert promised.notes["state"] == "Suspended"
+    assert "has set it" not in promised.notes["message"]
     assert promised.bodies[JOB_PATH]["spec"]["suspend"]
     promised.edit(spec={"suspend": False})
     promised.work()
     assert not promised.asked["suspend"]
     promised.answer(PROMISED)
     assert not promised.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_who_has_suspended_a_job_that_was_let_begin_is_told(promised):
+    fields = [{"manager": "argocd-controller", "fieldsV1": {"f:spec": {"f:suspend": {}}}}]
+    promised.edit(spec={"suspend": True}, metadata={"managedFields": fields})
+    promised.work()
+    verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
+    promised.answer(JobRecord(admitted=verdict))
+    promised.tend(60.0)
+    assert promised.notes["message"] == f"{verdict.message}; argocd-controller has set it"
+    assert promised.events[-1] == ("nightly", "Normal", reasons.SUSPENDED)
+    assert promised.bodies[JOB_PATH]["spec"]["suspend"]
 
 
 def test_one_that_is_refused_after_measuring_is_suspended_until_an_edit_is_promised(stage):
