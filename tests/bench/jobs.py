@@ -5,10 +5,10 @@
     tests/bench/jobs.py --installed [--kubeconfig FILE]
 
 Prints JSON. Both kinds are measured in one run, with the same load and deadline. A time runs from the answer to a
-create until a watcher sees the condition Admitted: for a Job, of the DivisibleJob that the operator makes for it. ``told``
-runs until the Job's own annotation has the state. First come single jobs on a quiet operator, a pair each time, the one and
-the other kind first in turn. Then so many at once, each burst into an empty pool: in each round both kinds, in every
-other round in the opposite order. ``ratio``: that of Jobs over that of DivisibleJobs.
+create until a watcher sees the condition Admitted: for a Job, of the DivisibleJob that the operator makes for it.
+``told`` runs until the Job's own annotation has the state. First come single jobs on a quiet operator, a pair each
+time, the one and the other kind first in turn. Then so many at once, each burst into an empty pool: in each round both
+kinds, in every other round in the opposite order. ``ratio``: that of Jobs over that of DivisibleJobs.
 
 Nodes, API server and operator are those of decisions.py, and so are the options. On a bare API server no controller
 makes the pods of Jobs.

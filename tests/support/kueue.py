@@ -56,7 +56,7 @@ async def running(kubeconfig, folder):
         (folder / "kueue.yaml").write_text(json.dumps(config))
         words = [program.path, f"--config={folder}/kueue.yaml", "--feature-gates=VisibilityOnDemand=false"]
         own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220  it begins at once
             [*own_mounts, "sh", "-ec", PRIVATE, folder, *words],
             env={**os.environ, "KUBECONFIG": str(kubeconfig)},
             stdout=log,

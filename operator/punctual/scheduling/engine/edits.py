@@ -60,9 +60,7 @@ class Edits:
         """Queue an edited job for a new decision; its completed units stay completed."""
         st.job = job
         record = ledger.within(st.record, job.units)
-        st.record = record._replace(
-            admitted=None, on_track=None, promise=None, offer=None, refused=None, goes_on=False
-        )
+        st.record = record._replace(admitted=None, on_track=None, promise=None, offer=None, refused=None, goes_on=False)
         self.state.searches.drop(job.uid)  # the search was for the old spec
         self.state.ask(st)
 

@@ -259,7 +259,8 @@ class Lifecycle:
 
     def refuse(self, now: float, st: JobState, reason: str, message: str) -> None:
         """Refuse the job: it is finished until an edit of its spec requests a new decision, or goes on all the same."""
-        job, since = st.job, now if st.record.refused is None else st.record.refused
+        job = st.job
+        since: float | None = now if st.record.refused is None else st.record.refused
         goes_on = job.on_refusal == "Continue" and not job.dry_run and reason in WITHOUT_PROMISE
         if goes_on:
             message, since = f"{message}; it runs on leftover capacity without a promise", None

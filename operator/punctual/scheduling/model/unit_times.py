@@ -46,4 +46,3 @@ def mean(samples: Sequence[PilotSample], processors: int) -> float | None:
 def slowdown(unit: float, expected: float) -> float:
     """Return how many times as long as expected units take, at least 1: promises do not count on faster ones."""
     return max(1.0, 1.0 + STEP * math.floor((unit / expected - 1.0) / STEP + 1e-9))
-

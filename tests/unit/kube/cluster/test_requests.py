@@ -171,7 +171,13 @@ def test_what_runs_beside_the_work_and_what_a_message_names():
         ({"containers": [asks(limits={"cpu": "500m"}), asks(limits={"cpu": "250m"})]}, 0.75),
         ({"containers": [asks(limits={"cpu": "500m"}), {"name": "b", "resources": {"requests": {"cpu": "1"}}}]}, None),
         ({"containers": [asks(limits={"cpu": "500m"})], "initContainers": [{"name": "i"}]}, 0.5),
-        ({"containers": [asks(limits={"cpu": "500m"})], "initContainers": [{"name": "i", "restartPolicy": "Always"}]}, None),
+        (
+            {
+                "containers": [asks(limits={"cpu": "500m"})],
+                "initContainers": [{"name": "i", "restartPolicy": "Always"}],
+            },
+            None,
+        ),
         ({"containers": [asks(limits={"cpu": "500m"})], "initContainers": [asks("i", {"cpu": "1"}, always=True)]}, 1.5),
         ({"containers": [{"name": "a"}], "resources": {"limits": {"cpu": "2"}}}, 2.0),
         ({"containers": [asks(limits={"cpu": "500m"})], "resources": {"limits": {"memory": "1Gi"}}}, 0.5),

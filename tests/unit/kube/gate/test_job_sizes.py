@@ -43,10 +43,10 @@ class Desk:
         """Return what the Pool is told of a Job's DivisibleJob."""
         batch = project_job(body)
         self.caches.batch.observe(batch, gone=False)
-        made = divisible_job(batch)
+        made = divisible_job(batch, 0.0)
         made["metadata"] |= {"uid": "d1", "generation": 1, "creationTimestamp": CREATED}
         known = self.caches.directory.jobs.observe(made)
-        while (found := self.gate.job(known, decided=decided)) is None:
+        while (found := self.gate.job(known, decided=decided)) is None:  # noqa: ASYNC110  the gate has no event
             await asyncio.sleep(0)
         await self.gate.close()
         return found
