@@ -311,7 +311,7 @@ def test_an_ordinary_job_is_one_that_is_taken_and_its_promise_is_what_the_wish_s
         asked = wish.body["spec"]
         job = project_job({**wish.job, "metadata": {**wish.job["metadata"], "uid": "b", "creationTimestamp": CREATED}})
         assert refusal(job, Resources(0.1, 64 << 20)) is None
-        spec = divisible_job(job)["spec"]
+        spec = divisible_job(job, 0.0)["spec"]
         assert (spec["pool"], spec["units"], spec["processors"]["max"]) == (
             asked["pool"],
             wish.units,
