@@ -116,7 +116,7 @@ def test_what_a_pod_has_requested_in_the_end_counts():
     w.apply(small(max_processors=1))
     w.run(1.5)
     w.run_until(lambda w: any(pod.bound for pod in w.pods.values()))
-    w.run(w.now + 0.5)
+    w.run(w.now + 1)
     assert list(rests(w).values()) == [(Resources(0.3),)]
 
 

@@ -80,7 +80,7 @@ def test_it_runs_if_it_lacks_a_promise_and_nothing_else(name, more, runs):
     w.run(3)
     record = w.records["a"]
     assert record.admitted.status == "False", name
-    assert (bool(record.chunks), record.goes_on, record.refused is None) == (runs, runs, runs), name
+    assert (record.started is not None, record.goes_on, record.refused is None) == (runs, runs, runs), name
 
 
 def test_a_promise_takes_its_processor():
@@ -103,7 +103,7 @@ def test_jobs_that_had_a_promise_go_first():
     w.run(w.now + 30)
     assert not w.records["a"].chunks
     w.run_until(lambda w: w.done("a"), within=600)
-    assert w.records["lost"].finished < w.records["a"].started
+    assert w.records["lost"].finished <= w.records["a"].started
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -190,7 +190,7 @@ def test_it_is_suspended_and_goes_on():
 def test_one_without_a_cost_is_measured_after_its_deadline_and_goes_on(unit_pods):
     w = pool(2)
     w.apply(anyway(30, deadline=3.0, chi=None, unit_pods=unit_pods))
-    w.run_until(lambda w: w.state("a")[0] == "False")
+    w.run_until(lambda w: "a" in w.records and w.state("a")[0] == "False")
     assert w.now > 3
     assert w.state("a") == ("False", reasons.INFEASIBLE_STARTUP)
     assert w.records["a"].cost is not None

@@ -317,7 +317,7 @@ class Dispatcher:
             if not free:
                 return
             able = self.planner.eligibility.able(st, free)
-            if not able:
+            if not able or st.job.uid in self.state.searches:  # its own chunks would make its offer worse
                 continue
             if st.job.unit_pods:
                 able = _to_the_end(self.planner, now, st, able, places)

@@ -76,14 +76,15 @@ class Measurements:
     def _note_unit(self, st: JobState, chunk: Chunk, watch: ChunkObservation, seconds: float) -> None:
         """Note what a unit with a pod of its own has taken on a processor of speed 1, if its start-up is known.
 
-        What a start-up takes beyond the declared one, and beyond the job's usual ones, is a wait: for an image, for a
-        stopped kubelet, or for the Job to create the pod. It says nothing of the units that are left.
+        A start-up that is longer than the declared one, and than the job's usual ones, has waited: for an image, for a
+        stopped kubelet, or for the Job to create the pod. That says nothing of the units that are left.
         """
         cost, least = st.cost, st.least_start_up
         if cost is None or watch.running_since is None or (cost.setup == 0.0 and least == math.inf):
             return  # of a measured cost, no part is known to be start-up
-        usual = cost.setup if least == math.inf else max(cost.setup, unit_times.USUAL * least)
-        wait = max(0.0, watch.running_since - chunk.created - usual)
+        least = cost.setup if least == math.inf else max(cost.setup, least)
+        start_up = watch.running_since - chunk.created
+        wait = start_up - least if start_up > max(cost.setup, unit_times.USUAL * least) else 0.0
         node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
         unit = max(0.0, seconds - wait) / (node.speed if node else 1.0)
         before = st.planned_slowdown

@@ -24,6 +24,9 @@ class OfferSearches:
     def __len__(self) -> int:
         return len(self._demands)
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._demands
+
     def ask(self, uid: str, demand: Demand) -> None:
         """Queue a search; a newer request replaces an older one of the same job."""
         self.drop(uid)

@@ -280,9 +280,9 @@ def test_an_edit_of_a_job_is_one_of_its_divisible_job_unless_it_is_flawed(more, 
 )
 def test_a_job_says_whether_it_starts_although_it_is_refused(said, wanted, edit):
     notes = {DEADLINE: "45m", COST: "20s"} | ({} if said is None else {ANYWAY: said})
-    made = divisible_job(job(asked=notes))["spec"]
+    made = divisible_job(job(asked=notes), NOW)["spec"]
     assert made.get("onRefusal") == wanted
-    assert edited(job(asked=notes), made | {"onRefusal": "Continue"}, refused=False) == edit
+    assert edited(job(asked=notes), made | {"onRefusal": "Continue"}, NOW, refused=False) == edit
 
 
 def test_a_job_that_its_user_resumes_is_asked_for_again():
