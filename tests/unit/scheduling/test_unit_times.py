@@ -279,7 +279,5 @@ BEGUN = [
 @pytest.mark.parametrize(("name", "declared", "known", "done", "begun"), BEGUN)
 def test_samples_of_units_do_not_hide_that_a_job_has_begun(*, name, declared, known, done, begun):
     asked = units(chi=2.0 if declared else None)
-    record = JobRecord(
-        pilots=samples(*(4.0,) * known), completed=Ranges.of((0, done)), started=1.0 if done else None
-    )
+    record = JobRecord(pilots=samples(*(4.0,) * known), completed=Ranges.of((0, done)), started=1.0 if done else None)
     assert ledger.has_begun(asked, record) is begun, name
