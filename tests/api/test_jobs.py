@@ -3,6 +3,7 @@
 The test plays the Job's controller and the kubelet.
 """
 
+import asyncio
 import copy
 import itertools
 import runpy
@@ -29,14 +30,25 @@ class World(OPERATOR["World"]):
         super().__init__(client, namespace)
         self._pods = itertools.count()
 
-    async def add(self, name="nightly", *, completions=4, parallelism=4, suspend=True, resources=SIZE, **annotations):
+    async def add(self, name="nightly", **more):
+        """Create a Job; return it as the API server has it."""
+        made = await self.client.create(BATCH_JOBS.path(namespace=self.namespace), self.body(name, **more))
+        self.clean_up(name)
+        return made
+
+    def clean_up(self, name):
+        self._cleanup.append(self.at(name))
+        self._cleanup.append(JOBS.path(namespace=self.namespace, name=name))
+
+    def body(self, name, *, completions=4, parallelism=4, suspend=True, resources=SIZE, **annotations):
         notes = {"punctual.dev/deadline": "10m", "punctual.dev/cost-per-unit": "5s", **annotations}
         container = {"name": "main", "image": "work:1", "resources": resources}
-        body = {
+        return {
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {
                 "name": name,
+                "namespace": self.namespace,
                 "labels": {"punctual.dev/pool": self.pool},
                 "annotations": {key: value for key, value in notes.items() if value},
             },
@@ -48,10 +60,6 @@ class World(OPERATOR["World"]):
                 "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
             },
         }
-        made = await self.client.create(BATCH_JOBS.path(namespace=self.namespace), body)
-        self._cleanup.append(self.at(name))
-        self._cleanup.append(JOBS.path(namespace=self.namespace, name=name))
-        return made
 
     def at(self, name="nightly"):
         return BATCH_JOBS.path(namespace=self.namespace, name=name)
@@ -187,3 +195,21 @@ async def test_a_suspended_job_gives_its_promise_up_and_asks_again(world, replic
     await world.says("Suspended")
     await world.client.patch_merge(world.at(), {"spec": {"suspend": False}})
     await world.says("Running")
+
+
+async def test_the_plugin_submits_a_job_and_takes_its_offer(world, replica, plugin):
+    async def submit(name, status, *words, **notes):
+        body = world.body(name, completions=600, parallelism=2, **notes)
+        world.clean_up(name)
+        found = await asyncio.to_thread(plugin, "punctual", "submit", "-", *words, stdin=body)
+        assert found.returncode == status, found.stdout + found.stderr
+        return found.stdout
+
+    await replica()
+    refused = await submit("short", 1, **{"punctual.dev/deadline": "5m"})
+    assert "short created: refused" in refused
+    taken = await submit("taken", 0, "--accept-offer", **{"punctual.dev/deadline": "5m"})
+    assert "taken created: promised by pool" in taken
+    assert "with the deadline that was offered" in taken
+    flawed = await submit("flawed", 1, **{"punctual.dev/deadline": "soon"})
+    assert "'soon' is not a duration" in flawed

@@ -51,3 +51,11 @@ def gated_pod(name, *, uid=None, job="b1", index=None, gates=(GATE,), **meta):
         "spec": {"schedulingGates": list(gates), "containers": [{"name": "work", "image": "w:1"}]},
         "status": {"phase": "Pending"},
     }
+
+
+def started_pod(name, *, claims="d1", begin=0, node="n1", **more):
+    """Return a pod of a Job that has left the gate, as a chunk of a DivisibleJob (uid). ``node`` None: it has none."""
+    body = gated_pod(name, gates=[], labels={"punctual.dev/job-uid": claims}, **more)
+    notes = {"begin": begin, "end": begin + 1, "attempt": 0}
+    body["metadata"]["annotations"] |= {f"punctual.dev/{key}": str(value) for key, value in notes.items()}
+    return body | {"spec": body["spec"] | ({"nodeName": node} if node else {})}

@@ -18,7 +18,7 @@ from typing import Final
 
 from punctual import errors, reasons
 from punctual.kube.api.resources import BATCH_JOBS, LEASES, NODES, PODS, POOLS, Resource
-from punctual.kube.cluster.batch_jobs import project_gated
+from punctual.kube.cluster.batch_jobs import Parallelism, project_gated
 from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.pod_manifest import label
@@ -162,18 +162,16 @@ async def _delete_placeholders(client: ApiClient, namespace: str) -> int:
 
 async def suspend_jobs(client: ApiClient, tell: Tell) -> None:
     """Suspend the Jobs with pods that wait at the gate, and tell which. A Job of which all pods run is left alone."""
-    waiting: dict[str, str] = {}  # the Jobs' uids, by "namespace/name"
-    async for page in client.pages(PODS.path(), field_selector=PENDING):
-        for body in page.items:
-            meta = body["metadata"]
-            if pod := project_gated(body):
-                job = next(owner["name"] for owner in meta["ownerReferences"] if owner["uid"] == pod.job)
-                waiting[f"{pod.namespace}/{job}"] = pod.job
+    pods = client.pages(PODS.path(), field_selector=PENDING)
+    waiting = {pod.job async for page in pods for body in page.items if (pod := project_gated(body))}
+    found = [body async for body in _bodies(client, BATCH_JOBS) if body["metadata"]["uid"] in waiting]
     done = []
-    for key, uid in sorted(waiting.items()):
-        namespace, _, name = key.partition("/")
+    for body in found:
+        meta = body["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}"
         try:
-            await client.patch_merge(BATCH_JOBS.path(namespace=namespace, name=name), closing(uid))
+            path = BATCH_JOBS.path(namespace=meta["namespace"], name=meta["name"])
+            await client.patch_merge(path, closing(meta["uid"], Parallelism.of(body)))
         except (errors.NotFound, errors.Replaced):
             continue
         except (errors.Invalid, errors.Forbidden) as error:

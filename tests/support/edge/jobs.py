@@ -1,8 +1,8 @@
 """The controller of ordinary Jobs (batch/v1), on the objects of the API server's model.
 
 A Job that is not suspended gets pods, at most `parallelism` at a time: each for an index that has not succeeded, or for
-any completion if it is not Indexed. A pod that failed, or went, counts against `backoffLimit`, and has a successor. A
-Job that is suspended loses its pods that run.
+any completion if it is not Indexed. If there are more, those go first that have no node, and of these the newest. A
+pod that failed, or went, counts against `backoffLimit`, and has a successor. A Job that is suspended loses its pods.
 
 An image `fails:TIMES-SECONDS` fails so many times, after so many seconds, and then succeeds.
 """
@@ -95,7 +95,7 @@ class JobController:
             self._fill(path, job, pods, active, done)
 
     def _fill(self, path, job, pods, active, done):
-        """Create the pods that are missing."""
+        """Create the pods that are missing, or delete those that are too many."""
         now, waits = BEGIN + self._loop.now, {}
         for pod in pods.values():
             if pod["status"]["phase"] == "Failed":
@@ -103,6 +103,9 @@ class JobController:
                 at = _of(pod) if _indexed(job) else None
                 waits[at] = max(until, waits.get(at, 0.0))
         room = job["spec"]["parallelism"] - len(active)
+        newest = sorted(active.items(), key=lambda one: one[1]["metadata"]["name"].rpartition("-")[2], reverse=True)
+        least = sorted(newest, key=lambda one: (bool(one[1]["spec"].get("nodeName")), one[1]["status"]["phase"]))
+        self._delete(dict(least[: max(0, -room)]))
         if _indexed(job):
             taken = done | {_of(pod) for pod in active.values()}
             missing = [index for index in range(job["spec"]["completions"]) if index not in taken]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import guest_job
 import pytest
+from batch_bodies import CREATED, batch_body, owned_by_job
 from rich.console import Console
 from state import NOW, pool_body, spec_of, state
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ from world import World, job
 
 from punctual.cli import app, completion, program
 from punctual.cli.cluster import answers, tables, top
-from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submitted, status
+from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submission, Submitted, status
 from punctual.cli.kubectl import forbidden, plainly
 from punctual.view.changes import Change, Reset
 from punctual.view.elapsed import clock
@@ -440,6 +441,94 @@ def test_an_answer_counts_for_the_current_spec_and_a_refusal_waits_for_its_offer
     assert (one.answer, one.settled(0.0)) == (answer, settled)
     one.settled(1.0)
     assert one.settled(10.0) == (settled or answer == REFUSED), "an offer is not awaited for ever"
+
+
+NOTHING = {"kind": "List", "items": []}
+
+
+class Told:
+    """kubectl, which answers what a test tells it. ``said``: the words of its calls."""
+
+    def __init__(self, **answers):
+        self.answers, self.said = answers, []
+
+    def run(self, verb, *words, stdin=None):
+        self.said.append(" ".join((verb, *words)))
+        return "" if "--ignore-not-found" in words and "name" in words else json.dumps(self.answers[verb])
+
+    def get(self, *words):
+        return json.loads(self.run("get", *words))
+
+
+def ordinary(asked="45m", **notes):
+    return {"kind": "Job"} | batch_body(asked={"punctual.dev/deadline": asked, **notes}, meta={"generation": 1})
+
+
+def held(deadline, *, status="False", reason="InfeasibleCapacity", offer=None):
+    owner = {"uid": "d1", "ownerReferences": [owned_by_job("nightly", "b1")], "namespace": "ns", "name": "nightly"}
+    said = [{"type": "Admitted", "status": status, "reason": reason, "message": "m"}]
+    told = {"state": "Refused" if status == "False" else "Waiting", "conditions": said, "observedGeneration": 1}
+    meta = {**owner, "generation": 1, "creationTimestamp": CREATED}
+    return {"metadata": meta, "spec": {"units": 4, "deadlineTime": deadline}, "status": told | {"offer": offer or {}}}
+
+
+def applied(body, *, there=None, accept=False, **answers):
+    made = Submission(Told(apply=body, get=there or NOTHING, **answers), "ns", accept)
+    made.apply(json.dumps(body))
+    return made, made.jobs["b1"]
+
+
+def test_an_ordinary_job_is_answered_by_its_divisible_job_once_that_asks_for_the_same_deadline():
+    made, one = applied(ordinary())
+    assert (one.answer, one.job.units, one.changed) == (SILENT, 4, "created")
+    assert made._about(held("2030-01-01T00:10:00Z")) is None, "one before an edit"
+    body = held("2030-01-01T00:45:00Z", status="True", reason="Feasible")
+    assert made._about(body) is one
+    one.job = job_of(body)
+    assert one.answer == PROMISED
+
+
+def test_an_ordinary_job_with_a_flaw_is_refused_by_its_annotations():
+    no = {"punctual.dev/state": "Refused", "punctual.dev/message": "spec.parallelism is 0"}
+    made, one = applied(ordinary())
+    made.kubectl.answers["get"] = ordinary()
+    made._look(one)
+    assert one.answer == SILENT
+    made.kubectl.answers["get"] = ordinary(**no)
+    made._look(one)
+    assert (one.answer, one.job.message) == (REFUSED, "spec.parallelism is 0")
+
+
+def test_a_flaw_before_an_edit_is_not_the_answer_to_it():
+    no = {"punctual.dev/state": "Refused", "punctual.dev/message": "old"}
+    before = batch_body(meta={"generation": 0})
+    made, one = applied(ordinary(**no), there=before)
+    assert one.changed == "configured"
+    made.kubectl.answers["get"] = ordinary(**no)
+    made._look(one)
+    assert one.answer == SILENT
+    made.kubectl.answers["get"] = ordinary(**no | {"punctual.dev/message": "new"})
+    made._look(one)
+    assert one.job.message == "new"
+
+
+def test_an_ordinary_job_takes_its_offer_by_its_annotation():
+    offer = {"earliestDeadline": "50m", "earliestDeadlineTime": "2030-01-01T00:50:00Z", **OFFER}
+    made, one = applied(ordinary(), accept=True, patch=ordinary("3000s"))
+    one.job = job_of(held("2030-01-01T00:45:00Z", offer=offer))
+    made._accept(one)
+    assert "patch jobs.batch nightly" in made.kubectl.said[-1]
+    assert '"punctual.dev/deadline": "3000s"' in made.kubectl.said[-1]
+    assert (one.accepted, one.answer) == (True, SILENT)
+    assert made._about(held("2030-01-01T00:45:00Z")) is None
+    assert made._about(held("2030-01-01T00:50:00Z")) is one
+
+
+@pytest.mark.parametrize("more", [{"labels": {}}, {"asked": {}}])
+def test_a_job_that_asks_for_no_deadline_is_applied_and_not_followed(more):
+    made = Submission(Told(apply={"kind": "Job"} | batch_body(**more), get=NOTHING), "ns", accept=False)
+    made.apply("{}")
+    assert made.jobs == {}
 
 
 def test_a_missing_pool_is_not_said_to_have_answered(capsys):

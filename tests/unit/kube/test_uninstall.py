@@ -12,15 +12,31 @@ OTHER = {"name": "example.org/quota"}
 
 
 class Server:
-    """An API server with pods, in pages of two. ``fails``: what a patch of a Job raises, by its name."""
+    """An API server with pods and their Jobs, in pages of two. ``fails``: what a patch of a Job raises, by its name."""
 
     def __init__(self, *pods):
         self.pods, self.patched, self.fails = pods, {}, {}
+        self.notes, self.parallelism = {}, 2
 
-    async def pages(self, path, *, field_selector):
-        assert (path, field_selector) == ("/api/v1/pods", "status.phase=Pending")
-        for first in range(0, len(self.pods), 2):
-            yield SimpleNamespace(items=self.pods[first : first + 2])
+    async def pages(self, path, **words):
+        if path == "/api/v1/pods":
+            assert words == {"field_selector": "status.phase=Pending"}
+            found = self.pods
+        else:
+            assert (path, words) == ("/apis/batch/v1/jobs", {})
+            found = [*self.jobs()]
+        for first in range(0, len(found), 2):
+            yield SimpleNamespace(items=found[first : first + 2])
+
+    def jobs(self):
+        """Yield the Jobs of the pods."""
+        spec = {"parallelism": self.parallelism}
+        named = {
+            (pod["metadata"]["namespace"], owner["name"], owner["uid"]) for pod in self.pods for owner in owners(pod)
+        }
+        for namespace, name, uid in sorted(named):
+            meta = {"namespace": namespace, "name": name, "uid": uid, "annotations": self.notes}
+            yield {"metadata": meta, "spec": spec}
 
     async def patch_merge(self, path, body):
         name = path.rpartition("/")[2]
@@ -29,9 +45,13 @@ class Server:
         self.patched[path] = body
 
 
+def owners(pod):
+    return pod["metadata"]["ownerReferences"]
+
+
 def pod(name, job, *, namespace="ns", gates=(GATE,), **meta):
-    body = gated_pod(name, job=f"{job} uid", gates=gates, namespace=namespace, **meta)
-    for owner in body["metadata"]["ownerReferences"]:
+    body = gated_pod(name, job=f"{namespace} {job} uid", gates=gates, namespace=namespace, **meta)
+    for owner in owners(body):
         owner["name"] = job
     return body
 
@@ -53,16 +73,25 @@ async def test_jobs_with_pods_at_the_gate_are_suspended_once_and_named():
     )
     (told,) = await suspended(server)
     assert server.patched == {
-        at: {
-            "metadata": {"uid": f"{job} uid", "annotations": {"punctual.dev/opened": None}},
+        path(job, space): {
+            "metadata": {"uid": f"{space} {job} uid", "annotations": {"punctual.dev/opened": None}},
             "spec": {"suspend": True},
         }
-        for at, job in ((path("a"), "a"), (path("b"), "b"), (path("a", "other"), "a"))
+        for space, job in (("ns", "a"), ("ns", "b"), ("other", "a"))
     }
     assert told.startswith(
         "3 Jobs suspended, because pods waited at the gate punctual.dev/chunk: ns/a, ns/b, other/a. "
     )
     assert "Kubernetes ends those of their pods that run" in told
+
+
+async def test_a_job_gets_its_own_parallelism_back():
+    server = Server(pod("a-0", "a"))
+    server.notes = {"punctual.dev/parallelism": "200", "punctual.dev/parallelism-written": "2"}
+    await suspended(server)
+    (patch,) = server.patched.values()
+    assert patch["spec"] == {"parallelism": 200, "suspend": True}
+    assert patch["metadata"]["annotations"] == dict.fromkeys(["punctual.dev/opened", *server.notes])
 
 
 async def test_a_job_of_which_all_pods_run_or_wait_for_others_is_left_alone():

@@ -1,27 +1,80 @@
 """``punctual submit`` and ``punctual cancel``: the commands that change something. kubectl does the writing.
 
 Submitting is ``kubectl apply`` (``create`` for objects with ``generateName``), and waiting for the operator's answer.
+To an ordinary Job with a deadline, that is the answer to its DivisibleJob, or in its annotations if it is flawed.
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
 from punctual import reasons
 from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.program import similar
 from punctual.errors import ClusterError, PunctualError
+from punctual.labels import DEADLINE, DEADLINE_TIME, MESSAGE, POOL_LABEL, STATE
+from punctual.notation.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Json
 from punctual.view.jobs import OFFERED, JobView, job_of
 
 JOBS = "divisiblejobs.punctual.dev"
+BATCH_JOBS = "jobs.batch"
 LOOK = 0.5
 OFFER = 5.0
 """Seconds that a refused job's offer is awaited."""
 PROMISED, REFUSED, SILENT = 0, 1, 2
 """Exit status of submit: all jobs are promised; one is refused, or has failed; one has no answer."""
+
+
+class Asking(NamedTuple):
+    """An ordinary Job that asks for a deadline."""
+
+    uid: str
+    created: float
+    due: float | None
+    """None: it cannot be read here, or the Job has a time limit, too."""
+    refused: str
+    """Why it was refused when it was applied, if it was."""
+
+    @classmethod
+    def of(cls, body: Json) -> Self | None:
+        """Return what a Job asks for. None: it asks for nothing."""
+        meta = body["metadata"]
+        notes, created = meta.get("annotations") or {}, parse_time(meta["creationTimestamp"])
+        if POOL_LABEL not in (meta.get("labels") or {}) or not {DEADLINE, DEADLINE_TIME} & notes.keys():
+            return None
+        due = None
+        try:
+            if "activeDeadlineSeconds" not in body["spec"]:
+                due = (
+                    created + parse_duration(notes[DEADLINE]) if DEADLINE in notes else parse_time(notes[DEADLINE_TIME])
+                )
+        except ValueError:
+            pass
+        return cls(meta["uid"], created, due, _flaw(body))
+
+    def is_asked_by(self, body: Json) -> bool:
+        """Return whether a DivisibleJob asks for its deadline, and not for one before an edit."""
+        return self.due is None or abs(parse_time(body["spec"]["deadlineTime"]) - self.due) < 1.0
+
+
+def _flaw(body: Json) -> str:
+    """Return why a Job is refused, by its annotations."""
+    notes = body["metadata"].get("annotations") or {}
+    return str(notes.get(MESSAGE, "")) if notes.get(STATE) == "Refused" else ""
+
+
+def _held(body: Json, flaw: str = "") -> JobView:
+    """Return a Job as if it were its DivisibleJob: without an answer, or refused for a flaw."""
+    meta, spec = body["metadata"], body["spec"]
+    said = {"type": "Admitted", "status": "False", "reason": reasons.INVALID_SPEC, "message": flaw}
+    status = {"state": "Refused", "conditions": [said]} if flaw else {}
+    units = spec.get("completions") or 0
+    return job_of({"metadata": {**meta, "generation": 0}, "spec": {"units": units}, "status": status})
 
 
 @dataclass(slots=True)
@@ -31,6 +84,8 @@ class Submitted:
     job: JobView
     changed: str
     """created, configured or unchanged."""
+    asking: Asking | None = None
+    """The ordinary Job that was applied, if it is one."""
     accepted: bool = False
     """Whether its deadline was replaced by the offered one."""
     answered_at: float | None = None
@@ -85,11 +140,11 @@ class Submission:
         before = {} if verb == "create" else self._versions(text, where)
         found = json.loads(self.kubectl.run(verb, "-f", "-", "-o", "json", *where, stdin=text))
         for body in found["items"] if found.get("kind") == "List" else [found]:
-            if body.get("kind") == "DivisibleJob":
-                meta = body["metadata"]
+            meta, asking = body["metadata"], Asking.of(body) if body.get("kind") == "Job" else None
+            if asking or body.get("kind") == "DivisibleJob":
                 old = before.get(meta["uid"])
                 changed = "created" if old is None else "unchanged" if old == meta["generation"] else "configured"
-                self.jobs[meta["uid"]] = Submitted(job_of(body), changed)
+                self.jobs[meta["uid"]] = Submitted(_held(body) if asking else job_of(body), changed, asking)
 
     def _versions(self, text: str, where: Sequence[str]) -> dict[str, int]:
         """Return the generations of the objects that exist already, by uid."""
@@ -106,14 +161,34 @@ class Submission:
         with Follower(self.kubectl, namespace=space, pods=False) as follower:
             while self._open(time.monotonic()) and time.monotonic() < end:
                 for news in follower.wait(min(LOOK, max(0.0, end - time.monotonic()))):
-                    if isinstance(news, Change) and (one := self.jobs.get(news.body["metadata"]["uid"])):
+                    if isinstance(news, Change) and (one := self._about(news.body)):
                         if news.what == "DELETED":
                             raise PunctualError(
                                 f"{one.job.namespace}/{one.job.name} was deleted before its answer came"
                             )
                         one.job = job_of(news.body)
                 for one in self.jobs.values():
+                    self._look(one)
                     self._accept(one)
+
+    def _about(self, body: Json) -> Submitted | None:
+        """Return which job a DivisibleJob answers. None: none of these, or not as it was asked last."""
+        meta = body["metadata"]
+        uids = (meta["uid"], *(owner["uid"] for owner in meta.get("ownerReferences") or ()))
+        one = next((self.jobs[uid] for uid in uids if uid in self.jobs), None)
+        return one if one and (not one.asking or one.asking.is_asked_by(body)) else None
+
+    def _look(self, one: Submitted) -> None:
+        """Look whether an ordinary Job that has no DivisibleJob was refused for a flaw."""
+        if one.asking is None or one.job.uid != one.asking.uid:
+            return
+        where = one.job.name, "--namespace", one.job.namespace
+        body = self.kubectl.get(BATCH_JOBS, *where)
+        flaw = _flaw(body)
+        if not flaw or (one.changed == "configured" and flaw == one.asking.refused):
+            return
+        if not self.kubectl.run("get", JOBS, *where, "--ignore-not-found", "-o", "name").strip():
+            one.job = _held(body, flaw)
 
     def _open(self, now: float) -> list[Submitted]:
         """Return the jobs that still wait."""
@@ -121,12 +196,21 @@ class Submission:
 
     def _accept(self, one: Submitted) -> None:
         """Give a refused job the deadline that it is offered: once, and only if that is asked for."""
-        if not self.accept or one.accepted or one.answer != REFUSED or not one.job.offered_time:
+        offered = one.job.offered_time
+        if not self.accept or one.accepted or one.answer != REFUSED or not offered:
             return
         one.accepted, one.answered_at = True, None
-        patch = json.dumps({"spec": {"deadline": None, "deadlineTime": one.job.offered_time}})
-        words = "patch", JOBS, one.job.name, "--namespace", one.job.namespace, "--type=merge", "-p", patch, "-o", "json"
-        one.job = job_of(json.loads(self.kubectl.run(*words)))
+        where = "--namespace", one.job.namespace, "--type=merge", "-o", "json"
+        if one.asking is None:
+            spec = {"deadline": None, "deadlineTime": offered}
+            words = "patch", JOBS, one.job.name, *where, "-p", json.dumps({"spec": spec})
+            one.job = job_of(json.loads(self.kubectl.run(*words)))
+            return
+        seconds = math.ceil(parse_time(offered) - one.asking.created)
+        notes = {DEADLINE: f"{seconds}s", DEADLINE_TIME: None}  # a Job of a CronJob may have no moment
+        words = "patch", BATCH_JOBS, one.job.name, *where, "-p", json.dumps({"metadata": {"annotations": notes}})
+        body = json.loads(self.kubectl.run(*words))
+        one.asking, one.job = Asking.of(body), _held(body)
 
 
 def _generated(text: str) -> bool:
@@ -139,7 +223,9 @@ def submit(file: str, *, kubectl: Kubectl, namespace: str | None, timeout: float
     submission = Submission(kubectl, namespace, accept)
     submission.apply(_read(file))
     if not submission.jobs:
-        raise PunctualError(f"{file}: was applied, but contains no DivisibleJob that could be answered")
+        raise PunctualError(
+            f"{file}: was applied, but contains no DivisibleJob, and no Job with a deadline, that could be answered"
+        )
     submission.wait(timeout)
     return submission
 

@@ -39,6 +39,7 @@ class GatedPods:
         self._without: set[tuple[str, tuple[str, int, int]]] = set()  # that waited at the last look: job, and key
         self._written: set[str] = set()  # those of them of which the start was written
         self._gone: dict[str, str] = {}  # pods (uid) that are gone, and may still be seen at the gate, with their job
+        self._withdrawn: dict[str, str] = {}  # pods (uid) that were to end, with their job
 
     def start(self, known: KnownJob, chunk: Chunk, processor: PoolSpec) -> list[Operation] | CreateRefused:  # noqa: ARG002
         """Return the start of a pod, if there is one. Otherwise `arrived` submits it."""
@@ -54,9 +55,17 @@ class GatedPods:
             for start in self._starts(known):
                 self._tools.writer.submit(Key(JOBS, known.uid), start)
 
-    def end(self, pod: EndPod | StopPod) -> list[Operation]:  # noqa: ARG002
-        """Return nothing: the Job's controller ends its pods."""
+    def end(self, pod: EndPod | StopPod) -> list[Operation]:
+        """Return nothing: the Job's controller ends its pods. One without a node is withdrawn (`kept`)."""
+        if (job := self._tools.caches.pods.job_of(pod.uid)) is not None:
+            self._withdrawn[pod.uid] = job
         return []
+
+    def kept(self, batch: str) -> int | None:
+        """Return how many pods of a Job (uid) are to stay while some without a node are withdrawn. None: all are."""
+        pods = self._tools.caches.batch.started(batch)
+        leaving = [pod for pod in pods if pod.uid in self._withdrawn and not pod.node]
+        return len(pods) - len(leaving) if leaving else None
 
     def settled(self, outcome: Outcome) -> Iterator[CreateRefused | PodObserved]:
         """Yield that a pod was refused. One that is gone has a successor, which its chunk waits for."""
@@ -121,6 +130,7 @@ class GatedPods:
         self._started = {pod: started for pod, started in self._started.items() if started[0] != job}
         self._written &= self._started.keys()
         self._gone = {pod: of for pod, of in self._gone.items() if of != job}
+        self._withdrawn = {pod: of for pod, of in self._withdrawn.items() if of != job}
 
     def _gated_of(self, job: str) -> list[GatedPod]:
         known = self._tools.directory.jobs.get(job)

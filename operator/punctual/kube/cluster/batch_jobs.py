@@ -5,7 +5,7 @@ index is kept: the pod has no node yet and takes nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -18,12 +18,15 @@ from punctual.labels import (
     MESSAGE,
     OFFER,
     OPENED,
+    PARALLELISM,
+    PARALLELISM_WRITTEN,
     POOL_LABEL,
     PROFILE,
     SLACK,
     STATE,
 )
 from punctual.notation.duration import parse_time
+from punctual.scheduling.model.events import PodObserved
 
 ASKED: Final = (DEADLINE, DEADLINE_TIME, COST_PER_UNIT, PROFILE)
 """Annotations with which a user asks."""
@@ -31,9 +34,44 @@ SAID: Final = (STATE, ETA, SLACK, OFFER, MESSAGE)
 """Annotations with which the operator answers."""
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """Annotation and label of a pod of an Indexed Job."""
+DISRUPTION: Final = "DisruptionTarget"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 Json = Mapping[str, Any]
+Pod = TypeVar("Pod")
+
+
+class Parallelism(NamedTuple):
+    """A Job's `spec.parallelism`, which has two writers: its user, and the operator, which allows fewer pods.
+
+    Another number than all that are noted is an edit by its user. Where another manager, such as a GitOps tool, has put
+    the user's number back, it stays, because two managers that overwrite each other would go on for ever. A tool may
+    also write back what it has read a moment before, so the operator's last numbers are noted.
+    """
+
+    there: int
+    noted: int | None = None
+    """The user's, as noted when the operator wrote another one. None: it is there."""
+    written: tuple[int, ...] = ()
+    """What the operator wrote last, the newest first."""
+
+    @classmethod
+    def of(cls, body: Json) -> "Parallelism":
+        """Return that of a Job's body."""
+        notes = body["metadata"].get("annotations") or {}
+        written = (_index(number) for number in (notes.get(PARALLELISM_WRITTEN) or "").split(","))
+        known = tuple(number for number in written if number is not None)
+        return cls(body["spec"].get("parallelism", 1), _index(notes.get(PARALLELISM)), known)
+
+    @property
+    def asked(self) -> int:
+        """The user's."""
+        return self.noted if self.noted is not None and self.there in self.written else self.there
+
+    @property
+    def put_back(self) -> bool:
+        """Whether another manager has put the user's number back."""
+        return self.there == self.noted and self.there not in self.written
 
 
 class BatchJob(NamedTuple):
@@ -49,7 +87,7 @@ class BatchJob(NamedTuple):
     said: tuple[tuple[str, str], ...]
     """Those of `SAID`."""
     completions: int | None
-    parallelism: int
+    parallelism: Parallelism
     indexed: bool
     suspended: bool
     opened: bool
@@ -67,8 +105,12 @@ class BatchJob(NamedTuple):
     """Kind of the controller that made it, such as CronJob. Empty: none did."""
     manager: str
     """Another controller of Jobs, or a queue, that it belongs to. Empty: it belongs to none."""
+    started: float | None
+    """When its controller began to count its `activeDeadlineSeconds`. None: it is suspended, or not looked at yet."""
     time_limit: float | None
     """Its activeDeadlineSeconds."""
+    counts_lost: bool
+    """A pod that is lost with its node counts against its backoffLimit."""
     template: bytes
     """Its pod template, JSON."""
 
@@ -111,7 +153,7 @@ def project_job(body: Json) -> BatchJob | None:
         asked=_some(notes, ASKED),
         said=_some(notes, SAID),
         completions=spec.get("completions"),
-        parallelism=spec.get("parallelism", 1),
+        parallelism=Parallelism.of(body),
         indexed=spec.get("completionMode") == "Indexed",
         suspended=bool(spec.get("suspend")),
         opened=notes.get(OPENED) == meta["uid"],  # a copy of it has another uid
@@ -122,7 +164,9 @@ def project_job(body: Json) -> BatchJob | None:
         deleting="deletionTimestamp" in meta,
         owner=controller,
         manager=_manager(spec, labels),
+        started=parse_time(status["startTime"]) if status.get("startTime") else None,
         time_limit=spec.get("activeDeadlineSeconds"),
+        counts_lost=not _ignores_disruption(spec.get("podFailurePolicy") or {}),
         template=orjson.dumps(spec["template"], option=orjson.OPT_SORT_KEYS),
     )
 
@@ -132,6 +176,11 @@ def _manager(spec: Json, labels: Json) -> str:
     if by and by != "kubernetes.io/job-controller":
         return str(by)
     return f"the queue {labels[QUEUE]} of Kueue" if labels.get(QUEUE) else ""
+
+
+def _ignores_disruption(policy: Json) -> bool:
+    rules = (rule for rule in policy.get("rules") or () if rule.get("action") == "Ignore")
+    return any(one.get("type") == DISRUPTION for rule in rules for one in rule.get("onPodConditions") or ())
 
 
 def _some(notes: Json, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -161,14 +210,40 @@ def _index(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) <= 10 else None
 
 
+class _ByJob(Generic[Pod]):
+    """Pods by their Job (uid)."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, Pod]] = {}  # by Job, then "namespace/name"
+        self._jobs: dict[str, str] = {}
+
+    def of(self, job: str) -> list[Pod]:
+        """Return those of a Job."""
+        return list(self._pods.get(job, {}).values())
+
+    def put(self, key: str, job: str, pod: Pod | None) -> str:
+        """Record a pod, or that it is there no longer (None); return its Job, if it has one."""
+        before = self._jobs.pop(key, "")
+        if before:
+            pods = self._pods[before]
+            del pods[key]
+            if not pods:
+                del self._pods[before]
+        if pod is None:
+            return before
+        self._jobs[key] = job
+        self._pods.setdefault(job, {})[key] = pod
+        return job
+
+
 class BatchJobs:
-    """All such Jobs, and their pods at the gate, by "namespace/name"."""
+    """All such Jobs, by "namespace/name", and their pods."""
 
     def __init__(self) -> None:
         self.by_key: dict[str, BatchJob] = {}
         self._keys: dict[str, str] = {}  # by uid
-        self._gated: dict[str, dict[str, GatedPod]] = {}  # by uid of their Job, then key
-        self._jobs: dict[str, str] = {}  # of a gated pod's key the uid of its Job
+        self._gated: _ByJob[GatedPod] = _ByJob()
+        self._started: _ByJob[PodObserved] = _ByJob()
 
     def observe(self, job: BatchJob, *, gone: bool) -> None:
         """Record the present state of a Job."""
@@ -179,19 +254,13 @@ class BatchJobs:
             self.by_key[job.key] = job
             self._keys[job.uid] = job.key
 
-    def observe_pod(self, key: str, pod: GatedPod | None) -> str:
+    def observe_gated(self, key: str, pod: GatedPod | None) -> str:
         """Record a pod at the gate, or that it is there no longer; return the uid of its Job, if it has one."""
-        before = self._jobs.pop(key, "")
-        if before:
-            pods = self._gated[before]
-            del pods[key]
-            if not pods:
-                del self._gated[before]
-        if pod is None:
-            return before
-        self._jobs[key] = pod.job
-        self._gated.setdefault(pod.job, {})[key] = pod
-        return pod.job
+        return self._gated.put(key, pod.job if pod else "", pod)
+
+    def observe_started(self, key: str, job: str, pod: PodObserved | None) -> None:
+        """Record a pod of a Job (uid) that has lost the gate, or that it is there no longer, or has ended."""
+        self._started.put(key, job, pod if pod and job and not pod.over else None)
 
     def of_uid(self, uid: str) -> BatchJob | None:
         """Return a Job by its uid."""
@@ -199,4 +268,8 @@ class BatchJobs:
 
     def gated(self, job: str) -> list[GatedPod]:
         """Return the pods of a Job (uid) that wait at the gate."""
-        return list(self._gated.get(job, {}).values())
+        return self._gated.of(job)
+
+    def started(self, job: str) -> list[PodObserved]:
+        """Return the pods of a Job (uid) that have lost the gate and not ended, for whichever promise they began."""
+        return self._started.of(job)

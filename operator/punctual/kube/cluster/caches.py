@@ -230,7 +230,8 @@ class Caches(StoreListener):
 
     def _on_pod_change(self, change: Change, key: str, pod: SeenPod) -> None:
         self.pods.unclaim(key)
-        if job := self.batch.observe_pod(key, None if change == "DELETED" else pod.gated):
+        self.batch.observe_started(key, pod.batch, None if change == "DELETED" else pod.claim)
+        if job := self.batch.observe_gated(key, None if change == "DELETED" else pod.gated):
             self._signal("gated", job)
         namespace = self.applications.observe(key, None if change == "DELETED" else pod.application)
         if namespace:

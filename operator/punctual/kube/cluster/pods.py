@@ -76,7 +76,8 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     deleting = meta.get("deletionTimestamp") is not None
     disrupted = any(c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ())
     from_outside = deleting or disrupted or bool(status.get("reason"))
-    last = _last(state, work, status, helpers=phase == "Failed" and from_outside)
+    of_job = any(o.get("kind") == "Job" for o in meta.get("ownerReferences") or ())
+    last = _last(state, work, status, helpers=phase == "Failed" and (from_outside or of_job))
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     waiting = {} if last else _waiting(status, state)
     ended = last.state if last else {}
@@ -85,11 +86,14 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     if not status.get("reason"):
         message, said = message or said, ""
     outcome = _outcome(phase, state.get("terminated"), from_outside=from_outside)
-    if "Succeeded" in {outcome, phase} and any(o.get("kind") == "Job" for o in meta.get("ownerReferences") or ()):
-        message = ""  # what a pod of an ordinary Job leaves is no result of a range
     helpers = _helpers(work, found) if outcome else ()
-    if phase not in OVER and all(helper.exit_code is not None for helper in helpers):
-        outcome = None  # nothing keeps the pod: its phase follows at once, and people see a pod that runs until then
+    if of_job:
+        if "Succeeded" in {outcome, phase}:
+            message = ""  # what a pod of an ordinary Job leaves is no result of a range
+        outcome, helpers = None, () if phase in OVER else helpers  # its controller counts the pod, not the work
+    elif phase not in OVER and all(helper.exit_code is not None for helper in helpers):
+        # nothing keeps the pod: its phase follows at once, and people see a pod that runs until then
+        outcome, helpers = None, ()
     return PodObserved(
         name=meta["name"],
         uid=meta["uid"],
@@ -111,7 +115,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         message=message,
         said=said,
         ended=outcome,
-        helpers=helpers if outcome else (),
+        helpers=helpers,
         preparing=any(_begun(s) for s in status.get("initContainerStatuses") or ()),
         grace=_grace(spec),
         cut=limit if last and len(message.encode()) >= limit else None,
@@ -133,8 +137,8 @@ class _Ended(NamedTuple):
 def _last(work: Mapping[str, Any], name: str, status: Mapping[str, Any], *, helpers: bool) -> _Ended | None:
     """Return how the work has ended: its own container's end, or that of an init container that failed before it.
 
-    ``helpers``: something outside has ended the pod, so if the work has not failed itself, a failed container beside
-    it tells more.
+    ``helpers``: something outside has ended the pod, or its Job's controller counts all containers. So if the work has
+    not failed itself, a failed container beside it tells more.
     """
     own = _Ended(name, work["terminated"]) if work.get("terminated") else None
     if own is None:

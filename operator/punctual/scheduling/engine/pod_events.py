@@ -61,6 +61,8 @@ class PodEvents:
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
         state.pods.watched[pod.uid] = (pod.job, chunk.key)
+        if pod.held_by:
+            state.outbox.add(*st.remarks(pod))
         self.set_points.aim(now, st, chunk, watch)
         if (pod.runs or pod.detained) and watch.running_since is None:
             watch.running_since = self.lifecycle.measurements.running_since(now, chunk, pod)

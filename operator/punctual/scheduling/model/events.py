@@ -186,6 +186,13 @@ class PodObserved(NamedTuple):
         return not self.over and self.outcome is not None and any(h.exit_code is None for h in self.helpers)
 
     @property
+    def held_by(self) -> tuple[str, ...]:
+        """The containers that keep a pod from its end after its work, where the whole pod counts: nothing ends them."""
+        if self.outcome is not None:
+            return ()
+        return tuple(helper.name for helper in self.helpers if helper.exit_code is None)
+
+    @property
     def own_failure(self) -> bool:
         """Whether a pod that failed did so by its own fault: neither the cluster nor a person ended it."""
         if self.disrupted or self.deleting or self.input_unavailable:
@@ -227,8 +234,16 @@ class PodObserved(NamedTuple):
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What users should know of the pod of work that has succeeded."""
+        """What users should know of the pod of work that has succeeded, or ended in a pod that goes on."""
         told = []
+        if self.held_by:
+            names = ", ".join(self.held_by)
+            text = (
+                f"pod {self.name}: the work has ended, and other containers still run ({names}): the pod keeps its "
+                "processor until they end, because its Job counts it then. Let them end with the work, or make them "
+                "init containers with restartPolicy Always"
+            )
+            return (Remark(reasons.HELPER_RUNS, f"{reasons.HELPER_RUNS} {names}", text, warning=True),)
         if self.detained:
             names = ", ".join(helper.name for helper in self.helpers if helper.exit_code is None)
             text = (

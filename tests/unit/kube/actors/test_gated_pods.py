@@ -1,7 +1,7 @@
 """Pods of ordinary Jobs that wait at the gate: which one starts for which chunk, and when."""
 
 import pytest
-from batch_bodies import CREATED, GATE, gated_pod
+from batch_bodies import CREATED, GATE, gated_pod, started_pod
 from clocks import NO_CLIENT
 from term_tools import make_tools
 
@@ -18,7 +18,6 @@ from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec
 
 PROCESSOR = PoolSpec(name="main", cpu=1.0, memory=2**26)
-POD_KEYS = ("punctual.dev/job-uid", "punctual.dev/begin", "punctual.dev/attempt")
 
 
 def chunk(begin, attempt=0, node="n1", **more):
@@ -254,18 +253,9 @@ def test_of_a_job_that_is_gone_nothing_starts(stage):
     assert (stage.gated._waiting, stage.gated._started) == ({}, {})
 
 
-def started(name, *, job="b1", claims="d1", **more):
-    """Return a pod of a Job (uid) that has left the gate, with the labels of a chunk of a DivisibleJob (uid)."""
-    notes = dict(zip(POD_KEYS[1:], ("0", "0"), strict=True)) | {"punctual.dev/end": "1"}
-    body = gated_pod(name, job=job, gates=[], labels={POD_KEYS[0]: claims}, **more)
-    body["metadata"]["annotations"] |= notes
-    body["spec"]["nodeName"] = "n1"
-    return body
-
-
 @pytest.mark.parametrize("gone", [False, True])
 def test_the_pods_of_a_job_are_never_ended_also_if_its_divisible_job_is_gone(stage, gone):
-    stage.told(started("p0", uid="u0"))
+    stage.told(started_pod("p0", uid="u0"))
     if gone:
         stage.caches.directory.jobs.forget("d1")
     runner = stage.runners.runner_of_pod("u0")
@@ -279,7 +269,7 @@ def test_the_runner_follows_from_the_job_and_from_who_made_the_pod(stage):
     assert isinstance(stage.runners.runner_of("d2"), CreatedPods)
     assert isinstance(stage.runners.runner_of("gone"), CreatedPods)
     assert isinstance(stage.runners.runner_of_pod("unknown"), CreatedPods)
-    body = started("p0", uid="u0")
+    body = started_pod("p0", uid="u0")
     stage.told(body)
     stage.gone(body)
     assert isinstance(stage.runners.runner_of_pod("u0"), CreatedPods)

@@ -3,7 +3,7 @@
 import pytest
 from batch_bodies import GATE, batch_body, gated_pod
 
-from punctual.kube.cluster.batch_jobs import GatedPod, project_gated, project_job
+from punctual.kube.cluster.batch_jobs import GatedPod, Parallelism, project_gated, project_job
 
 
 def controller(kind, **more):
@@ -14,6 +14,9 @@ def condition(kind, status="True"):
     return {"conditions": [{"type": kind, "status": status}]}
 
 
+IGNORES = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
 @pytest.mark.parametrize("labels", [{}, {"punctual.dev/pool": ""}, {"other": "main"}])
 def test_a_job_that_names_no_pool_is_not_kept(labels):
     assert project_job(batch_body(labels=labels)) is None
@@ -22,11 +25,18 @@ def test_a_job_that_names_no_pool_is_not_kept(labels):
 @pytest.mark.parametrize(
     ("more", "kept"),
     [
-        ({}, {"completions": 4, "parallelism": 2, "indexed": True, "suspended": True, "ended": "", "owner": ""}),
-        ({"parallelism": None, "completions": None}, {"parallelism": 1, "completions": None}),
+        ({}, {"completions": 4, "parallelism": Parallelism(2), "indexed": True, "suspended": True, "ended": ""}),
+        ({}, {"owner": "", "counts_lost": True}),
+        ({"parallelism": None, "completions": None}, {"parallelism": Parallelism(1), "completions": None}),
         ({"completionMode": None}, {"indexed": False}),
         ({"suspend": None}, {"suspended": False}),
-        ({"activeDeadlineSeconds": 90}, {"time_limit": 90}),
+        ({"activeDeadlineSeconds": 90}, {"time_limit": 90, "started": None}),
+        ({"status": {"startTime": "1970-01-01T00:00:09Z"}}, {"started": 9.0}),
+        ({"asked": {"punctual.dev/parallelism": "200", "punctual.dev/parallelism-written": "2,x,26"}},
+         {"parallelism": Parallelism(2, 200, (2, 26))}),
+        ({"podFailurePolicy": {"rules": [IGNORES]}}, {"counts_lost": False}),
+        ({"podFailurePolicy": {"rules": [{**IGNORES, "action": "Count"}]}}, {"counts_lost": True}),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {}}]}}, {"counts_lost": True}),
         ({"status": condition("Failed")}, {"ended": "Failed"}),
         ({"status": condition("Complete")}, {"ended": "Complete"}),
         ({"status": condition("Complete", "False")}, {"ended": ""}),

@@ -3,7 +3,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from batch_bodies import owned_by_job
 
+from punctual import reasons
 from punctual.kube.cluster.pod_manifest import InputStep, chunk_pod, memory_of
 from punctual.kube.cluster.pods import ForeignPod, project_pod
 from punctual.kube.known.jobs import Owner
@@ -608,6 +610,28 @@ def test_the_end_of_the_works_own_container_decides(phase, work, side, outcome, 
     assert seen.detained == (None in helpers)
     assert seen.exit_code == (None if work is None else int(str(work).split()[0]))
     assert seen.runs == (phase == "Running" and outcome is None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "work", "side", "outcome", "held_by"),
+    [
+        ("Running", None, None, None, ()),
+        ("Running", 0, None, None, ("proxy",)),
+        ("Running", 5, None, None, ("proxy",)),
+        ("Running", 0, 0, None, ()),
+        ("Succeeded", 0, 0, "Succeeded", ()),
+        ("Failed", 0, 3, "Failed", ()),
+        ("Failed", 5, 0, "Failed", ()),
+    ],
+)
+def test_a_pod_of_a_job_has_ended_when_all_its_containers_have(phase, work, side, outcome, held_by):
+    containers = [{"name": "main", "state": state(work)}, {"name": "proxy", "state": state(side)}]
+    shown = body({"phase": phase, "containerStatuses": containers})
+    shown["metadata"]["ownerReferences"] = [owned_by_job("nightly", "b1")]
+    shown["spec"] = {**shown["spec"], "containers": [*shown["spec"]["containers"], {"name": "proxy"}]}
+    seen = project_pod(shown)
+    assert (seen.outcome, seen.held_by, seen.detained) == (outcome, held_by, False)
+    assert [remark.reason for remark in seen.remarks if held_by] == [reasons.HELPER_RUNS] * len(held_by)
 
 
 @pytest.mark.parametrize(

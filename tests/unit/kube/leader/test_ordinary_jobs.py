@@ -89,7 +89,7 @@ async def test_the_next_leader_starts_the_pods_that_have_come_meanwhile(cluster)
     await former.end()
     cluster.replicas.remove(former)
     cluster.pod(0)
-    cluster.leader.caches.batch.observe_pod("ns/nightly-0", None)
+    cluster.leader.caches.batch.observe_gated("ns/nightly-0", None)
     cluster.lead(2)
     assert cluster.started() == []
     cluster.leader.see_pod(cluster.server.objects[PODS.path(namespace="ns", name="nightly-0")])

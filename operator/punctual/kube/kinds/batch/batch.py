@@ -15,14 +15,15 @@ from punctual.kube.actors.actors import PoolActors
 from punctual.kube.actors.gated_pods import GatedPods
 from punctual.kube.actors.tools import Tools
 from punctual.kube.api.resources import BATCH_JOBS, JOBS
-from punctual.kube.cluster.batch_jobs import SAID, BatchJob
+from punctual.kube.cluster.batch_jobs import SAID, BatchJob, Parallelism
 from punctual.kube.cluster.events import Regarding
-from punctual.kube.kinds.batch.contract import closing, divisible_job, done, edited, gated, opening, refusal
+from punctual.kube.kinds.batch import parallelism
+from punctual.kube.kinds.batch.contract import closing, divisible_job, done, edited, gated, limited, opening, refusal
 from punctual.kube.known.jobs import KnownJob
 from punctual.kube.known.store import Signal
 from punctual.kube.known.translate import explanation, job_state
 from punctual.kube.writes.keys import Key
-from punctual.kube.writes.operations import Annotate, CreateObject, Outcome, Patch
+from punctual.kube.writes.operations import Annotate, CreateObject, DeleteObject, Outcome, Patch
 from punctual.labels import ETA, MESSAGE, OFFER, SLACK, STATE
 from punctual.notation.duration import format_duration, format_time
 from punctual.scheduling.model.events import UnitsCounted
@@ -58,7 +59,7 @@ class OrdinaryJobs:
         self._gated = gated
         # by "namespace/name" of a Job, each with the Job before it
         self._told: dict[str, _Told] = {}
-        self._changed: dict[str, tuple[BatchJob, Any]] = {}  # the last change that was submitted
+        self._changed: dict[str, tuple[BatchJob, list[Any]]] = {}  # the changes of it that were submitted
 
     def begin(self) -> None:
         """Look at all Jobs: the takeover is done."""
@@ -115,6 +116,8 @@ class OrdinaryJobs:
         if job is None or job.deleting:
             return
         known = self._jobs.of_batch(job.uid)
+        if job.ended:
+            self._let(job, parallelism.restored(job.parallelism))
         if known is None:
             self._ask(job)
         elif not known.deleting:
@@ -135,7 +138,8 @@ class OrdinaryJobs:
         if (found := refusal(job, share)) is not None:
             self._refuse(job, *found)
             return
-        self._submit(job, CreateObject(JOBS.path(namespace=job.namespace), divisible_job(job)))
+        made = divisible_job(job, self._tools.now())
+        self._submit(job, CreateObject(JOBS.path(namespace=job.namespace), made))
 
     # one with an answer
 
@@ -144,21 +148,50 @@ class OrdinaryJobs:
         record = known.term.record
         if record is None and known.term.aside is not None and not job.ended:
             # it was refused, or suspended
-            if not job.suspended or edited(job, orjson.loads(known.spec), refused=False):
+            if not job.suspended or edited(job, orjson.loads(known.spec), known.created, refused=False):
                 self._tools.kinds.signal("job", known.uid)  # its status is read, and `tend` goes on
             return
         if record is None or record.admitted is None:
             return
         self._count(job, known, record)
         state = job_state(record)
-        self._mirror(job, record, state)
+        self._mirror(job, known, record, state)
         goes_on = state in GOES_ON and (record.admitted.status == "True" or state == "Measuring")
         if goes_on and job.suspended and not job.opened and not job.ended:
-            self._submit(job, Patch(_path(job), opening(job)))
+            self._open(job, record)
         elif state == "Refused" and gated(job) and not job.suspended and not job.ended:
-            self._submit(job, Patch(_path(job), closing(job.uid)))
-        elif not record.ended and (edit := edited(job, orjson.loads(known.spec), refused=state == "Refused")):
-            path = JOBS.path(namespace=known.namespace, name=known.name)
+            self._submit(job, Patch(_path(job), closing(job.uid, job.parallelism)))
+        elif not record.ended and not job.ended:
+            if job.opened and not job.suspended:
+                used = max(len(record.chunks), len(self._cache.started(job.uid)))  # some may be of an earlier promise
+                self._let(job, parallelism.followed(job.parallelism, used, kept=self._gated.kept(job.uid)))
+            if edit := edited(job, orjson.loads(known.spec), known.created, refused=state == "Refused"):
+                self._edit(job, known, record, edit)
+
+    def _open(self, job: BatchJob, record: JobRecord) -> None:
+        """Let a Job begin."""
+        if self._submit(job, Patch(_path(job), opening(job, len(record.chunks)))) and job.counts_lost:
+            text = (
+                "a pod that is lost with its node counts against spec.backoffLimit: a rule of spec.podFailurePolicy "
+                "can ignore the condition DisruptionTarget"
+            )
+            self._emit(job, "Normal", reasons.LOST_PODS_COUNT, text)
+
+    def _let(self, job: BatchJob, wanted: Parallelism) -> None:
+        """Let a Job have so many pods."""
+        if wanted != job.parallelism:
+            self._submit(job, Patch(_path(job), parallelism.patch(job.uid, job.parallelism, wanted)))
+
+    def _edit(self, job: BatchJob, known: KnownJob, record: JobRecord, edit: dict[str, Any]) -> None:
+        """Edit a Job's DivisibleJob. Where that cannot be, it is deleted, and the Job is asked for anew.
+
+        The units of a promise cannot change. The time limit of a Job that has not begun counts from the new question.
+        """
+        path = JOBS.path(namespace=known.namespace, name=known.name)
+        late = "deadlineTime" in edit and job.time_limit is not None and not job.opened
+        if late or ("units" in edit and record.promise is not None):
+            self._submit(job, DeleteObject(path, known.uid))
+        else:
             self._submit(job, Patch(path, {"metadata": {"uid": known.uid}, "spec": edit}))
 
     def _count(self, job: BatchJob, known: KnownJob, record: JobRecord) -> None:
@@ -171,13 +204,16 @@ class OrdinaryJobs:
         if failed or counted - record.completed:
             self._actors.tell(pool, UnitsCounted(known.uid, counted, failed))
 
-    def _mirror(self, job: BatchJob, record: JobRecord, state: str) -> None:
+    def _mirror(self, job: BatchJob, known: KnownJob, record: JobRecord, state: str) -> None:
         said = explanation(record)
         wanted: dict[str, str] = {STATE: state}
+        earliest = record.offer.earliest_deadline if record.offer else None
         if said is not None:
+            also = limited(job, known.created, earliest) if state == "Refused" else ""
+            said = said._replace(message="; ".join(filter(None, (said.message, also))))
             wanted[MESSAGE] = said.message
-        if record.offer is not None and record.offer.earliest_deadline is not None:
-            wanted[OFFER] = format_duration(record.offer.earliest_deadline)
+        if earliest is not None:  # the DivisibleJob may be younger than the Job
+            wanted[OFFER] = format_duration(math.ceil(known.created + earliest - job.created))
         if record.eta is not None and not record.ended:
             wanted[ETA] = format_time(math.ceil(record.eta))
             if record.promise is not None:
@@ -209,12 +245,15 @@ class OrdinaryJobs:
         regarding = Regarding("batch/v1", "Job", job.namespace, job.name, job.uid)
         self._tools.recorder.emit(regarding, kind, reason, message)
 
-    def _submit(self, job: BatchJob, change: CreateObject | Patch) -> None:
-        """Submit a change, unless it was submitted already and nothing has come of it yet."""
-        asked = job._replace(said=()), change  # what it is told changes nothing
-        if self._changed.get(job.key) != asked:
-            self._changed[job.key] = asked
-            self._tools.writer.submit(Key(BATCH_JOBS, job.uid), change)
+    def _submit(self, job: BatchJob, change: CreateObject | Patch | DeleteObject) -> bool:
+        """Submit a change; return False if it was submitted already and nothing has come of it yet."""
+        now = job._replace(said=())  # what it is told changes nothing
+        before, changes = self._changed.get(job.key, (now, []))
+        if before == now and change in changes:
+            return False
+        self._changed[job.key] = now, [*(changes if before == now else ()), change]
+        self._tools.writer.submit(Key(BATCH_JOBS, job.uid), change)
+        return True
 
 
 def _path(job: BatchJob) -> str:

@@ -1,6 +1,7 @@
 """What a Job with a deadline must be, and the DivisibleJob that holds its promise. Pure functions."""
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -10,9 +11,10 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube.api.base import API_VERSION
 from punctual.kube.api.fields import MAX_PROCESSORS
-from punctual.kube.cluster.batch_jobs import BatchJob
+from punctual.kube.cluster.batch_jobs import BatchJob, Parallelism
 from punctual.kube.cluster.pod_manifest import toleration
 from punctual.kube.cluster.requests import requested
+from punctual.kube.kinds.batch import parallelism
 from punctual.labels import COST_PER_UNIT, DEADLINE, DEADLINE_TIME, GATE, OPENED, PROFILE
 from punctual.notation.duration import format_time, parse_duration, parse_time
 from punctual.notation.quantity import format_bytes, format_cores
@@ -21,6 +23,8 @@ from punctual.scheduling.model.resources import Resources
 
 RETRIES: Final = 1000
 """Its controller counts failures, so the DivisibleJob does not."""
+NEAR: Final = 5.0
+"""Seconds by which the question for a Job with a time limit may come late."""
 FOREIGN_OWNERS: Final = frozenset({"JobSet"})
 
 Json = dict[str, Any]
@@ -58,38 +62,45 @@ def due(job: BatchJob) -> float:
     raise UserError(reasons.INVALID_SPEC, f"metadata.annotations: set {DEADLINE}, such as 45m, or {DEADLINE_TIME}")
 
 
+def bounded(job: BatchJob, start: float) -> float:
+    """Return by when a Job that starts then must be done: by its deadline, and before its controller ends it."""
+    return due(job) if job.time_limit is None else min(due(job), start + job.time_limit)
+
+
 def gated(job: BatchJob) -> bool:
     """Return whether its pods wait at the gate."""
     gates = orjson.loads(job.template)["spec"].get("schedulingGates") or ()
     return any(gate.get("name") == GATE for gate in gates)
 
 
-def opening(job: BatchJob) -> Json:
-    """Return the patch that starts a Job: its pods tolerate the pool's taint, and wait at the gate."""
+def opening(job: BatchJob, chunks: int) -> Json:
+    """Return the patch that starts a Job with so many chunks: its pods tolerate the pool's taint, and are gated."""
     spec = orjson.loads(job.template)["spec"]
     wanted = _added(job.pool)
     # what is there already stays as it is: the template of a Job that has begun once cannot change
     lists = {field: spec.get(field) or [] for field in wanted}
     lists = {field: there if wanted[field] in there else [*there, wanted[field]] for field, there in lists.items()}
-    return _patch(job.uid, opened=job.uid, suspend=False, template={"spec": lists})
+    patch = parallelism.patch(job.uid, job.parallelism, parallelism.followed(job.parallelism, chunks))
+    return _with(patch, opened=job.uid, suspend=False, template={"spec": lists})
 
 
-def closing(uid: str) -> Json:
+def closing(uid: str, there: Parallelism) -> Json:
     """Return the patch that suspends a Job (uid) until its next promise. Its controller ends its pods."""
-    return _patch(uid, opened=None, suspend=True)
+    return _with(parallelism.patch(uid, there, parallelism.restored(there)), opened=None, suspend=True)
 
 
-def _patch(uid: str, *, opened: str | None, **spec: Any) -> Json:
-    return {"metadata": {"uid": uid, "annotations": {OPENED: opened}}, "spec": spec}
+def _with(patch: Json, *, opened: str | None, **spec: Any) -> Json:
+    meta = {**patch["metadata"], "annotations": {**patch["metadata"]["annotations"], OPENED: opened}}
+    return {"metadata": meta, "spec": {**patch["spec"], **spec}}
 
 
-def divisible_job(job: BatchJob) -> Json:
+def divisible_job(job: BatchJob, now: float) -> Json:
     """Return the DivisibleJob that holds the promise of a Job without a flaw."""
     asked, template = dict(job.asked), orjson.loads(job.template)
     spec: Json = {
         "pool": job.pool,
         "units": job.completions if job.indexed or job.completions is None else job.completions - job.succeeded,
-        "deadlineTime": format_time(due(job)),
+        "deadlineTime": format_time(bounded(job, now if job.started is None else job.started)),
         "processors": {"max": _most(job)},
         "chunkRetries": RETRIES,
         "jobRef": {"name": job.name, "uid": job.uid},
@@ -105,7 +116,7 @@ def divisible_job(job: BatchJob) -> Json:
 
 
 def _most(job: BatchJob) -> int:
-    return min(job.parallelism, MAX_PROCESSORS)
+    return min(job.parallelism.asked, MAX_PROCESSORS)
 
 
 def done(job: BatchJob, units: int) -> Ranges:
@@ -118,15 +129,22 @@ def done(job: BatchJob, units: int) -> Ranges:
     return Ranges.of(*((int(first), int(last or first) + 1) for first, _, last in parts)) & Ranges.of((0, units))
 
 
-def edited(job: BatchJob, spec: Mapping[str, Any], *, refused: bool) -> Json:
+def edited(job: BatchJob, spec: Mapping[str, Any], asked_at: float, *, refused: bool) -> Json:
     """Return what a Job asks for that the spec of its DivisibleJob does not say yet. A flawed edit asks for nothing.
 
-    ``refused``: its pods are suspended for that, and not by its user.
+    ``asked_at``: when the DivisibleJob was made. ``refused``: the Job is suspended for that, and not by its user.
     """
     wanted: Json = {}
     if not any(check(job) for check in CHECKS):
         with contextlib.suppress(UserError):
-            wanted = {"deadlineTime": format_time(due(job)), "processors": {"max": _most(job)}}
+            deadline = bounded(job, asked_at if job.started is None else job.started)
+            wanted = {"deadlineTime": format_time(deadline), "processors": {"max": _most(job)}}
+            if job.indexed:
+                wanted["units"] = job.completions
+            # its controller has yet to say when it began, or the DivisibleJob was made a moment after the question
+            near = job.opened or abs(deadline - parse_time(spec["deadlineTime"])) < NEAR
+            if job.time_limit is not None and job.started is None and near:
+                del wanted["deadlineTime"]
     if job.opened and not refused:
         wanted["suspend"] = job.suspended
     there = {"suspend": False, **spec}
@@ -198,6 +216,18 @@ def _cost(job: BatchJob) -> str:
     return "" if found else f"metadata.annotations[{COST_PER_UNIT}] is 0: write how long a pod works, such as 20s"
 
 
+def limited(job: BatchJob, asked_at: float, earliest: float | None) -> str:
+    """Return how `activeDeadlineSeconds` ends a Job before its deadline, and what would be right. Empty: it does not.
+
+    ``earliest``: seconds from ``asked_at``, when its DivisibleJob was made, to the deadline that would be promised.
+    """
+    with contextlib.suppress(UserError):
+        if job.time_limit is not None and asked_at + job.time_limit < due(job):
+            text = f"spec.activeDeadlineSeconds: {job.time_limit:g} ends the Job before its deadline"
+            return text if earliest is None else f"{text}: set {math.ceil(earliest)} or more"
+    return ""
+
+
 def _owned(job: BatchJob) -> str:
     if job.owner in FOREIGN_OWNERS:
         return f"it belongs to a {job.owner}, which starts its Jobs itself: remove the label punctual.dev/pool"
@@ -209,7 +239,7 @@ def _owned(job: BatchJob) -> str:
 def _counts(job: BatchJob) -> str:
     if not job.completions:
         return "spec.completions: set how many pods have to succeed: each is a unit of the promise"
-    if job.parallelism < 1:
+    if job.parallelism.asked < 1:
         return "spec.parallelism is 0, so no pod would run: set 1 or more"
     return ""
 

@@ -4,7 +4,7 @@ import copy
 from types import SimpleNamespace
 
 import pytest
-from batch_bodies import CREATED, GATE, TOLERATION, batch_body
+from batch_bodies import CREATED, GATE, TOLERATION, batch_body, started_pod
 from clocks import NO_CLIENT
 from term_tools import make_tools
 
@@ -17,8 +17,9 @@ from punctual.kube.kinds.batch.batch import EVERY, OrdinaryJobs
 from punctual.kube.known.store import Signal
 from punctual.kube.known.translate import to_pool_spec
 from punctual.kube.writes.keys import Key
-from punctual.kube.writes.operations import Annotate, CreateObject, Outcome, Patch
-from punctual.scheduling.model.job import JobRecord, Offer, Promise
+from punctual.kube.writes.operations import Annotate, CreateObject, DeleteObject, Outcome, Patch
+from punctual.scheduling.model.actions import EndPod
+from punctual.scheduling.model.job import Chunk, JobRecord, Offer, Promise
 from punctual.verdict import Verdict
 
 DEADLINE = "punctual.dev/deadline"
@@ -27,7 +28,8 @@ FEASIBLE, MEASURING, NO = (
     Verdict("Unknown", reasons.MEASURING, "pilots run"),
     Verdict("False", reasons.INFEASIBLE_CAPACITY, "too few processors"),
 )
-END = 1893458700.0  # 45 minutes after the creation
+BEGIN = 1893456000.0  # its creation
+END = BEGIN + 45 * 60
 PROMISED = JobRecord(admitted=FEASIBLE, promise=Promise(END, END - 60, 2.0, 2, END - 2000), eta=END - 100)
 JOB_PATH = BATCH_JOBS.path(namespace="ns", name="nightly")
 LATE = Verdict("False", reasons.LATE, "late")
@@ -74,8 +76,9 @@ class Stage:
 
     def begin(self):
         """Let a new term begin."""
-        tools = make_tools(self, caches=self.caches, monotonic=lambda: self.now)
-        self.jobs = OrdinaryJobs(tools, GatedPods(tools), self.actors)
+        tools = make_tools(self, lambda: BEGIN + self.now, caches=self.caches, monotonic=lambda: self.now)
+        self.gated = GatedPods(tools)
+        self.jobs = OrdinaryJobs(tools, self.gated, self.actors)
         self.jobs.begin()
 
     def signal(self, signal):
@@ -124,8 +127,16 @@ class Stage:
                 edited = self.bodies[path] = merged(self.bodies[path], patch)
                 edited["metadata"]["generation"] += 1
                 self.caches.observe("divisiblejobs", None, edited)
+            case DeleteObject(path, uid) if path in self.bodies:
+                assert uid == "d1"
+                self.caches.observe("divisiblejobs", "DELETED", self.bodies.pop(path))
+                self.signal(Signal("left", "ns/nightly"))
             case Annotate(path, annotations):
                 self.told(merged(self.bodies[path], {"metadata": {"annotations": annotations}}))
+
+    def see_pod(self, body, *, gone=False):
+        pods = self.caches.informers[1]
+        pods._tell_deleted(body) if gone else pods._told(body)
 
     def answer(self, record):
         """Let the DivisibleJob have an answer, and what follows."""
@@ -281,6 +292,7 @@ def test_a_job_is_opened_once_when_it_is_promised(promised):
     promised.tend(2 * EVERY)
     assert promised.take(Patch) == []
     assert promised.events[0] == ("nightly", "Normal", reasons.FEASIBLE)
+    assert promised.events[1] == ("nightly", "Normal", reasons.LOST_PODS_COUNT)
     assert promised.notes["state"] == "Running"
     assert promised.notes["eta"] == "2030-01-01T00:43:20Z"
     assert promised.notes["slack"] == "1m40s"
@@ -293,7 +305,7 @@ def test_an_opening_is_submitted_once_however_often_it_is_looked_at(stage):
     for _ in range(3):
         stage.signal(Signal("answer", "d1"))
     assert [type(operation) for operation in stage.take(Patch, Annotate)] == [Annotate, Patch]
-    assert stage.events == [("nightly", "Normal", reasons.FEASIBLE)]
+    assert stage.events == [("nightly", "Normal", reason) for reason in (reasons.FEASIBLE, reasons.LOST_PODS_COUNT)]
 
 
 def test_a_job_without_an_answer_stays_suspended(stage):
@@ -330,12 +342,121 @@ def test_edits_of_deadline_and_parallelism_reach_the_divisible_job(promised):
     assert promised.asked["deadlineTime"] == "2030-01-01T00:50:00Z"
 
 
+IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
+def test_a_job_that_ignores_disruptions_is_not_told_of_them(stage):
+    stage.told(batch_body(podFailurePolicy=IGNORES))
+    stage.work()
+    stage.answer(PROMISED)
+    assert stage.events == [("nightly", "Normal", reasons.FEASIBLE)]
+
+
+CHUNKS = tuple(Chunk(k, k + 1, k + 1, "n1", 1, 0.0, 30.0) for k in range(12))
+
+
+@pytest.fixture
+def large(stage):
+    """A Job of 200 indexes, of which 12 run."""
+    stage.told(batch_body(completions=200, parallelism=200))
+    stage.work()
+    stage.answer(PROMISED._replace(chunks=CHUNKS))
+    return stage
+
+
+def test_its_parallelism_follows_its_chunks_and_is_given_back_at_its_end(large):
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 26
+    assert large.notes["parallelism"] == "200"
+    assert large.asked["processors"] == {"max": 200}
+    large.take(Patch)
+    for chunks in (CHUNKS[3:], CHUNKS[6:], CHUNKS):
+        large.answer(PROMISED._replace(chunks=chunks))
+    assert large.take(Patch) == []
+    large.answer(PROMISED._replace(chunks=CHUNKS[:1]))
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 4
+    large.edit(status={"conditions": [{"type": "Complete", "status": "True"}]})
+    large.work()
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 200
+    assert not {"parallelism", "parallelism-written"} & large.notes.keys()
+
+
+def test_an_edit_of_a_parallelism_that_the_operator_wrote_is_the_users(large):
+    large.edit(spec={"parallelism": 100})
+    large.work()
+    assert large.asked["processors"] == {"max": 100}
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 26
+    assert large.notes["parallelism"] == "100"
+
+
+def test_a_parallelism_that_another_manager_puts_back_stays(large):
+    large.take(Patch)
+    for _ in range(3):
+        large.edit(spec={"parallelism": 200})
+        large.work()
+        large.tend(30.0)
+    assert large.take(Patch) == []
+    assert large.asked["processors"] == {"max": 200}
+
+
+def test_a_pod_that_finds_no_node_is_withdrawn_with_those_at_the_gate_and_no_other(large):
+    running, unbound = (started_pod(f"p{k}", begin=k, node=node) for k, node in enumerate(("n1", None)))
+    for pod in (running, unbound):
+        large.see_pod(pod)
+    large.gated.end(EndPod("ns", "p1", "p1"))
+    large.tend(1.0)
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 1
+    assert large.notes["parallelism"] == "200"
+    large.tend(1.0)
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 1
+    large.see_pod(unbound, gone=True)
+    large.tend(1.0)
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 26
+
+
+def test_pods_of_an_earlier_promise_are_not_taken_away(large):
+    for k in range(9):
+        large.see_pod(started_pod(f"p{k}", begin=k, claims="d0"))
+    large.answer(PROMISED._replace(chunks=()))
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 26
+    for k in range(7):
+        large.see_pod(started_pod(f"p{k}", begin=k, claims="d0"), gone=True)
+    large.tend(1.0)
+    assert large.bodies[JOB_PATH]["spec"]["parallelism"] == 6
+
+
+def test_a_promise_is_asked_for_anew_when_the_completions_of_a_job_change(large):
+    large.edit(spec={"parallelism": 220, "completions": 220})
+    large.work()
+    assert large.take(DeleteObject)
+    assert large.asked["units"] == 220
+    assert not large.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_a_time_limit_bounds_the_deadline_and_an_edit_of_it_asks_again(stage):
+    stage.told(batch_body(activeDeadlineSeconds=600))
+    stage.work()
+    assert stage.asked["deadlineTime"] == "2030-01-01T00:10:00Z"
+    stage.answer(JobRecord(admitted=NO, refused=1.0, offer=Offer(900.0, 9.0, 3)))
+    assert stage.notes["message"].endswith(
+        "spec.activeDeadlineSeconds: 600 ends the Job before its deadline: set 900 or more"
+    )
+    stage.now = 60.0
+    stage.edit(spec={"activeDeadlineSeconds": 1000})
+    stage.work()
+    assert stage.asked["deadlineTime"] == "2030-01-01T00:17:40Z"
+    stage.answer(PROMISED)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+    stage.edit(status={"startTime": "2030-01-01T00:01:02Z"})
+    stage.work()
+    assert stage.asked["deadlineTime"] == "2030-01-01T00:17:42Z"
+
+
 def test_an_edit_that_the_api_server_refuses_is_told(promised):
     promised.refuses[Patch] = "refused", "no"
     promised.ask(deadline="50m")
     promised.work()
     promised.tend(1.0)
-    assert promised.events[1:] == [("nightly", "Warning", reasons.EDIT_REFUSED)]
+    assert promised.events[2:] == [("nightly", "Warning", reasons.EDIT_REFUSED)]
 
 
 def test_a_user_suspends_and_resumes_it(promised):
@@ -432,7 +553,7 @@ def test_a_divisible_job_that_a_user_deletes_is_made_again_and_its_job_goes_on(p
     promised.signal(Signal("left", "ns/nightly"))
     promised.work()
     assert len(promised.take(CreateObject)) == 1
-    assert promised.events == [("nightly", "Normal", reasons.FEASIBLE)]
+    assert promised.events == [("nightly", "Normal", reason) for reason in (reasons.FEASIBLE, reasons.LOST_PODS_COUNT)]
 
 
 @pytest.mark.parametrize(

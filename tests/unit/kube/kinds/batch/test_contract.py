@@ -7,8 +7,8 @@ from batch_bodies import GATE, TOLERATION, batch_body
 from punctual import reasons
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_PROCESSORS
-from punctual.kube.cluster.batch_jobs import project_job
-from punctual.kube.kinds.batch.contract import closing, divisible_job, edited, gated, opening, refusal
+from punctual.kube.cluster.batch_jobs import Parallelism, project_job
+from punctual.kube.kinds.batch.contract import closing, divisible_job, edited, gated, limited, opening, refusal
 from punctual.scheduling.model.resources import Resources
 
 SHARE = Resources(1.0, 2**30)
@@ -111,11 +111,11 @@ def test_pods_larger_than_a_processor_are_told_both_numbers(more, words):
 def test_other_jobs_are_taken_and_their_divisible_job_is_one_that_the_schema_takes(more):
     found = job(**more)
     assert refusal(found, SHARE) is None
-    body = divisible_job(found)
+    body = divisible_job(found, NOW)
     body["metadata"] |= {"uid": "u", "generation": 1, "creationTimestamp": "2030-01-01T00:00:00Z"}
     spec = api.parse(api.DivisibleJob, body).spec
     assert (spec.units, spec.job_ref.uid) == (found.completions, "b1")
-    assert spec.processors.max == min(found.parallelism, MAX_PROCESSORS)
+    assert spec.processors.max == min(found.parallelism.asked, MAX_PROCESSORS)
 
 
 def test_its_size_is_not_known_to_be_wrong_before_its_pool_is_there():
@@ -127,7 +127,7 @@ def test_a_deadline_counts_from_the_creation_of_the_job_and_all_else_is_the_jobs
     body = batch_body()
     body["spec"]["template"]["metadata"] = {"labels": {"app": "x"}, "creationTimestamp": None}
     body["spec"]["template"]["spec"]["initContainers"] = [sidecar]
-    made = divisible_job(project_job(body))
+    made = divisible_job(project_job(body), NOW)
     assert made["metadata"] == {
         "name": "nightly",
         "namespace": "ns",
@@ -168,7 +168,7 @@ OTHER, ELSE = {"name": "example.org/quota"}, {"key": "gpu", "operator": "Exists"
     ids=["none", "the gate is there", "others", "all is there"],
 )
 def test_the_patch_that_opens_a_job_adds_what_is_not_there(there, gates, tolerations):
-    assert opening(job(pod=there)) == {
+    assert opening(job(pod=there), 2) == {
         "metadata": {"uid": "b1", "annotations": {"punctual.dev/opened": "b1"}},
         "spec": {
             "suspend": False,
@@ -178,10 +178,20 @@ def test_the_patch_that_opens_a_job_adds_what_is_not_there(there, gates, tolerat
 
 
 def test_the_patch_that_closes_it_leaves_its_template():
-    assert closing("b1") == {
+    assert closing("b1", Parallelism(2)) == {
         "metadata": {"uid": "b1", "annotations": {"punctual.dev/opened": None}},
         "spec": {"suspend": True},
     }
+
+
+def test_opening_allows_the_pods_of_its_chunks_and_closing_gives_its_parallelism_back():
+    opened = opening(job(parallelism=200), 12)
+    numbers = {"punctual.dev/parallelism": "200", "punctual.dev/parallelism-written": "26"}
+    assert opened["metadata"]["annotations"] == {"punctual.dev/opened": "b1"} | numbers
+    assert opened["spec"]["parallelism"] == 26
+    closed = closing("b1", job(parallelism=26, asked=OPENED | numbers).parallelism)
+    assert closed["metadata"]["annotations"] == dict.fromkeys({"punctual.dev/opened"} | numbers.keys())
+    assert closed["spec"] == {"parallelism": 200, "suspend": True}
 
 
 def test_a_gate_in_the_template_does_not_mean_that_the_operator_opened_the_job():
@@ -193,6 +203,10 @@ def test_a_gate_in_the_template_does_not_mean_that_the_operator_opened_the_job()
 
 
 OPENED = {DEADLINE: "45m", COST: "20s", "punctual.dev/opened": "b1"}
+ALLOWED = OPENED | {"punctual.dev/parallelism": "200", "punctual.dev/parallelism-written": "26"}
+BEGUN = {"startTime": "2030-01-01T00:02:00Z"}
+NOW = 1893456060.0
+"""A minute after the Job's creation."""
 
 
 @pytest.mark.parametrize(
@@ -202,6 +216,17 @@ OPENED = {DEADLINE: "45m", COST: "20s", "punctual.dev/opened": "b1"}
         ({"asked": {DEADLINE: "50m"}}, False, {"deadlineTime": "2030-01-01T00:50:00Z"}),
         ({"asked": {DEADLINE_TIME: "2030-01-01T01:45:00+01:00"}}, False, {}),
         ({"parallelism": 3}, False, {"processors": {"max": 3}}),
+        ({"parallelism": 26, "asked": ALLOWED}, False, {"processors": {"max": 200}, "suspend": True}),
+        ({"parallelism": 100, "asked": ALLOWED}, False, {"processors": {"max": 100}, "suspend": True}),
+        ({"completions": 6}, False, {"units": 6}),
+        ({"activeDeadlineSeconds": 600}, False, {"deadlineTime": "2030-01-01T00:11:00Z"}),
+        ({"activeDeadlineSeconds": 6000}, False, {}),
+        ({"activeDeadlineSeconds": 600, "asked": OPENED, "suspend": False}, False, {}),
+        (
+            {"activeDeadlineSeconds": 600, "asked": OPENED, "suspend": False, "status": BEGUN},
+            False,
+            {"deadlineTime": "2030-01-01T00:12:00Z"},
+        ),
         ({"parallelism": 0, "asked": {DEADLINE: "50m"}}, False, {}),
         ({"asked": {DEADLINE: "never"}, "parallelism": 3}, False, {}),
         ({"asked": {}}, False, {}),
@@ -217,11 +242,41 @@ OPENED = {DEADLINE: "45m", COST: "20s", "punctual.dev/opened": "b1"}
     ],
 )
 def test_an_edit_of_a_job_is_one_of_its_divisible_job_unless_it_is_flawed(more, refused, edit):
-    there = divisible_job(job())["spec"] | {"restart": "Redo"}
+    there = divisible_job(job(), NOW)["spec"] | {"restart": "Redo"}
     there["processors"] |= {"min": 1}
-    assert edited(job(**more), orjson.loads(orjson.dumps(there)), refused=refused) == edit
+    assert edited(job(**more), orjson.loads(orjson.dumps(there)), NOW, refused=refused) == edit
 
 
 def test_a_job_that_its_user_resumes_is_asked_for_again():
-    there = divisible_job(job())["spec"] | {"suspend": True}
-    assert edited(job(asked=OPENED, suspend=False), there, refused=False) == {"suspend": False}
+    there = divisible_job(job(), NOW)["spec"] | {"suspend": True}
+    assert edited(job(asked=OPENED, suspend=False), there, NOW, refused=False) == {"suspend": False}
+
+
+@pytest.mark.parametrize(
+    ("more", "deadline"),
+    [
+        ({}, "2030-01-01T00:45:00Z"),
+        ({"activeDeadlineSeconds": 600}, "2030-01-01T00:11:00Z"),
+        ({"activeDeadlineSeconds": 600, "status": BEGUN}, "2030-01-01T00:12:00Z"),
+        ({"activeDeadlineSeconds": 6000}, "2030-01-01T00:45:00Z"),
+    ],
+)
+def test_a_job_is_promised_before_its_controller_would_end_it(more, deadline):
+    assert divisible_job(job(**more), NOW)["spec"]["deadlineTime"] == deadline
+
+
+@pytest.mark.parametrize(
+    ("more", "earliest", "said"),
+    [
+        ({}, 900.0, ""),
+        ({"activeDeadlineSeconds": 6000}, 900.0, ""),
+        ({"activeDeadlineSeconds": 600}, None, "spec.activeDeadlineSeconds: 600 ends the Job before its deadline"),
+        (
+            {"activeDeadlineSeconds": 600},
+            900.5,
+            "spec.activeDeadlineSeconds: 600 ends the Job before its deadline: set 901 or more",
+        ),
+    ],
+)
+def test_a_time_limit_that_is_too_short_is_told_with_both_numbers(more, earliest, said):
+    assert limited(job(**more), NOW, earliest) == said
