@@ -68,7 +68,7 @@ def run(ground: Ground, *, blocks: int, short: bool, kept: Json, seed: int = 1) 
         experiment.application.begin()
         blocks = min(blocks, FEW) if short else blocks
         asked = {"blocks": blocks, "short": short, "run": RUN, "share": SHARE, "period": PERIOD}
-        told: Json = {**asked, "programs": {}, **kept}
+        told: Json = {"programs": {}, **kept, **asked}
         for program in SHORT if short else PROGRAMS:
             if program.key in told["programs"]:
                 continue

@@ -36,10 +36,8 @@ def write() -> None:
     """Draw pictures, and write tables between their marks, for all points that there are."""
     text = PAGE.read_text(encoding="utf-8")
     for name, (table, picture) in PARTS.items():
-        points = FOLDER / f"{name}.json"
-        if not points.exists():
+        if not (found := kept(name)):
             continue
-        found = json.loads(points.read_text(encoding="utf-8"))
         picture(found, FOLDER / f"{name}.svg")
         begin, end = BEGIN.format(name), END.format(name)
         before, _, rest = text.partition(begin)

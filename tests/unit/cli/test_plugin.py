@@ -486,6 +486,8 @@ def test_an_ordinary_job_is_answered_by_its_divisible_job_once_that_asks_for_the
     assert made._about(held("2030-01-01T00:10:00Z")) is None, "one before an edit"
     body = held("2030-01-01T00:45:00Z", status="True", reason="Feasible")
     assert made._about(body) is one
+    edited = {"units": 4, "deadline": "45m"}
+    assert made._about(body | {"spec": edited}) is None, "its user has written another deadline into it"
     one.job = job_of(body)
     assert one.answer == PROMISED
 

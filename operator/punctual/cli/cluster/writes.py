@@ -59,7 +59,8 @@ class Asking(NamedTuple):
 
     def is_asked_by(self, body: Json) -> bool:
         """Return whether a DivisibleJob asks for its deadline, and not for one before an edit."""
-        return self.due is None or abs(parse_time(body["spec"]["deadlineTime"]) - self.due) < 1.0
+        asked = body["spec"].get("deadlineTime")
+        return self.due is None or (asked is not None and abs(parse_time(asked) - self.due) < 1.0)
 
 
 def _flaw(body: Json) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from punctual.fetch import CHANGED, LONGEST, UNAVAILABLE
+from punctual.kube.cluster.batch_jobs import DISRUPTION
 from punctual.kube.cluster.pod_manifest import MOST_BYTES, STEP, extended_of, message_limit
 from punctual.kube.cluster.pod_needs import host_ports
 from punctual.kube.cluster.requests import requested
@@ -74,7 +75,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     state = next((s.get("state") or {} for s in found if s["name"] == work), {})
     phase = status.get("phase") or "Pending"
     deleting = meta.get("deletionTimestamp") is not None
-    disrupted = any(c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ())
+    disrupted = any(c["type"] == DISRUPTION and c["status"] == "True" for c in status.get("conditions") or ())
     from_outside = deleting or disrupted or bool(status.get("reason"))
     of_job = any(o.get("kind") == "Job" for o in meta.get("ownerReferences") or ())
     last = _last(state, work, status, helpers=phase == "Failed" and (from_outside or of_job))

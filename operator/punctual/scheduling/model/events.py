@@ -183,13 +183,16 @@ class PodObserved(NamedTuple):
     @property
     def detained(self) -> bool:
         """Whether only helpers keep the pod, after the end of the work, from coming to its own end."""
-        return not self.over and self.outcome is not None and any(h.exit_code is None for h in self.helpers)
+        return not self.over and self.outcome is not None and bool(self._running_helpers)
 
     @property
     def held_by(self) -> tuple[str, ...]:
         """The containers that keep a pod from its end after its work, where the whole pod counts: nothing ends them."""
-        if self.outcome is not None:
-            return ()
+        return self._running_helpers if self.outcome is None else ()
+
+    @property
+    def _running_helpers(self) -> tuple[str, ...]:
+        """Names of the containers that still run beside work that has ended."""
         return tuple(helper.name for helper in self.helpers if helper.exit_code is None)
 
     @property
@@ -235,9 +238,8 @@ class PodObserved(NamedTuple):
     @property
     def remarks(self) -> tuple[Remark, ...]:
         """What users should know of the pod of work that has succeeded, or ended in a pod that goes on."""
-        told = []
+        told, names = [], ", ".join(self._running_helpers)
         if self.held_by:
-            names = ", ".join(self.held_by)
             text = (
                 f"pod {self.name}: the work has ended, and other containers still run ({names}): the pod keeps its "
                 "processor until they end, because its Job counts it then. Let them end with the work, or make them "
@@ -245,7 +247,6 @@ class PodObserved(NamedTuple):
             )
             return (Remark(reasons.HELPER_RUNS, f"{reasons.HELPER_RUNS} {names}", text, warning=True),)
         if self.detained:
-            names = ", ".join(helper.name for helper in self.helpers if helper.exit_code is None)
             text = (
                 f"pod {self.name}: the work has ended, and other containers still run ({names}): they are ended, with "
                 f"a grace period of {span(self.grace)}. A container beside the work should end with it, or be an init "

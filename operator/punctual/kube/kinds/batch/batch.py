@@ -69,7 +69,7 @@ class OrdinaryJobs:
         self._gated = gated
         # by "namespace/name" of a Job, each with the Job before it
         self._told: dict[str, _Told] = {}
-        self._changed: dict[str, tuple[BatchJob, list[Any]]] = {}  # the changes of it that were submitted
+        self._changed: dict[str, tuple[BatchJob, list[Any]]] = {}  # its changes that were submitted (`_pending`)
 
     def begin(self) -> None:
         """Look at all Jobs: the takeover is done."""
@@ -148,8 +148,9 @@ class OrdinaryJobs:
         if (found := refusal(job, share)) is not None:
             self._refuse(job, *found)
             return
-        made = divisible_job(job, self._tools.now())
-        self._submit(job, CreateObject(JOBS.path(namespace=job.namespace), made))
+        if not any(isinstance(change, CreateObject) for change in self._pending(job)):
+            made = divisible_job(job, self._tools.now())
+            self._submit(job, CreateObject(JOBS.path(namespace=job.namespace), made))
 
     # one with an answer
 
@@ -260,13 +261,17 @@ class OrdinaryJobs:
 
     def _submit(self, job: BatchJob, change: CreateObject | Patch | DeleteObject) -> bool:
         """Submit a change; return False if it was submitted already and nothing has come of it yet."""
-        now = job._replace(said=())  # what it is told changes nothing
-        before, changes = self._changed.get(job.key, (now, []))
-        if before == now and change in changes:
+        pending = self._pending(job)
+        if change in pending:
             return False
-        self._changed[job.key] = now, [*(changes if before == now else ()), change]
+        self._changed[job.key] = job._replace(said=()), [*pending, change]
         self._tools.writer.submit(Key(BATCH_JOBS, job.uid), change)
         return True
+
+    def _pending(self, job: BatchJob) -> list[Any]:
+        """Return the changes that were submitted for a Job as it is; what it is told changes nothing."""
+        before, changes = self._changed.get(job.key, (None, []))
+        return changes if before == job._replace(said=()) else []
 
 
 def _path(job: BatchJob) -> str:

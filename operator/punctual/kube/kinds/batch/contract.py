@@ -148,14 +148,17 @@ def edited(job: BatchJob, spec: Mapping[str, Any], asked_at: float, *, refused: 
             wanted["onRefusal"] = _on_refusal(job)
             if job.indexed:
                 wanted["units"] = job.completions
-            # its controller has yet to say when it began, or the DivisibleJob was made a moment after the question
-            near = job.opened or abs(deadline - parse_time(spec["deadlineTime"])) < NEAR
-            if job.time_limit is not None and job.started is None and near:
-                del wanted["deadlineTime"]
+            if job.time_limit is not None and job.started is None and (job.opened or _near(spec, deadline)):
+                del wanted["deadlineTime"]  # its controller has yet to say when it began
     if job.opened and not refused:
         wanted["suspend"] = job.suspended
     there = {"suspend": False, "onRefusal": "Stop", **spec}
     return {field: value for field, value in wanted.items() if _differs(there.get(field), value)}
+
+
+def _near(spec: Mapping[str, Any], deadline: float) -> bool:
+    """Return whether a DivisibleJob has this deadline, or one that is a little off: it is made after the question."""
+    return "deadlineTime" in spec and abs(deadline - parse_time(spec["deadlineTime"])) < NEAR
 
 
 def _differs(there: Any, wanted: Any) -> bool:

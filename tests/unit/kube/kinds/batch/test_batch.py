@@ -280,6 +280,15 @@ def test_a_name_that_is_taken_is_told_once_and_the_job_is_asked_for_when_it_is_f
     assert stage.asked["units"] == 4
 
 
+def test_a_job_with_a_time_limit_whose_name_is_taken_is_asked_for_once(stage):
+    stage.refuses[CreateObject] = "conflict", "exists"
+    stage.told(batch_body(activeDeadlineSeconds=600))
+    for stage.now in (1.0, 20.0, 300.0):
+        stage.signal(Signal("pool", "main"))
+        stage.work()
+    assert len(stage.take(CreateObject)) == 1
+
+
 def test_what_the_api_server_refuses_is_told_in_its_words(stage):
     stage.refuses[CreateObject] = "refused", "quota exceeded"
     stage.told(batch_body())

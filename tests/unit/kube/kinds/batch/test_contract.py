@@ -285,6 +285,13 @@ def test_a_job_says_whether_it_starts_although_it_is_refused(said, wanted, edit)
     assert edited(job(asked=notes), made | {"onRefusal": "Continue"}, NOW, refused=False) == edit
 
 
+def test_a_divisible_job_whose_user_has_written_a_time_span_is_given_the_moment_again():
+    there = {name: value for name, value in divisible_job(job(), NOW)["spec"].items() if name != "deadlineTime"}
+    for more in ({}, {"activeDeadlineSeconds": 6000}):
+        edit = edited(job(**more), there | {"deadline": "9m"}, NOW, refused=False)
+        assert edit == {"deadlineTime": "2030-01-01T00:45:00Z"}
+
+
 def test_a_job_that_its_user_resumes_is_asked_for_again():
     there = divisible_job(job(), NOW)["spec"] | {"suspend": True}
     assert edited(job(asked=OPENED, suspend=False), there, NOW, refused=False) == {"suspend": False}

@@ -1,4 +1,4 @@
-"""How many pods of a Job may be there at a time, and whose number `spec.parallelism` is."""
+"""How many pods of a Job may be there at a time, and the number that its user has asked for."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ THEIRS, OURS = Parallelism(200), Parallelism(26, 200, (26,))
     ],
     ids=["the user's", "ours", "what we wrote before", "an edit", "put back", "none"],
 )
-def test_whose_number_it_is(there, asked, put_back):
+def test_the_number_that_the_user_has_asked_for(there, asked, put_back):
     assert (there.asked, there.put_back) == (asked, put_back)
 
 
