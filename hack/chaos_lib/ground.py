@@ -172,7 +172,7 @@ class Ground:
         return rng.choice(found)
 
     def chunk(self, rng: Random, *, of_job: bool = True) -> PodSeen:
-        """Return a chunk's pod that runs. ``of_job``: it may be an ordinary Job's, which nobody but its user ends."""
+        """Return a chunk's pod that runs. ``of_job``: it may be an ordinary Job's, which only its user ends."""
         found = [
             pod
             for pod in self.scribe.pods.values()

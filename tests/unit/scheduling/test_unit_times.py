@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.chunks import ledger
-from punctual.scheduling.model import unit_times
+from punctual.scheduling.chunks import ledger, unit_times
 from punctual.scheduling.model.job import JobRecord, PilotSample
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.ranges import Ranges

@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 
 from punctual.control.cost_estimation import Fetched
-from punctual.scheduling.chunks import ledger
-from punctual.scheduling.model import unit_times
+from punctual.scheduling.chunks import ledger, unit_times
 from punctual.scheduling.model.actions import Measured
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, PilotSample, Transfers

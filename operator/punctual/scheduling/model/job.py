@@ -273,7 +273,7 @@ class JobRecord(NamedTuple):
     """Attempts so far per unit that is not completed."""
     chunks: tuple[Chunk, ...] = ()
     pilots: tuple[PilotSample, ...] = ()
-    """What pilots have taken; and all other units, if each has a pod (:mod:`punctual.scheduling.model.unit_times`)."""
+    """What pilots have taken; and all other units, if each has a pod (:mod:`punctual.scheduling.chunks.unit_times`)."""
     transfers: Transfers | None = None
     input: InputVersion | None = None
     """The version of the input that the first chunk read; every other chunk must have read the same."""

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 from punctual import reasons
 from punctual.control.response import KEPT, Response, middle
+from punctual.scheduling.chunks import unit_times
 from punctual.scheduling.chunks.life import Observation
 from punctual.scheduling.chunks.owner import ChunkOwner, Key
-from punctual.scheduling.model import unit_times
 from punctual.scheduling.model.actions import SendSetPoint
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.scheduling.model.resources import NOTHING, Resources

@@ -257,9 +257,14 @@ costs = st.builds(Cost, st.floats(1e-9, 1e6), st.floats(0, 1e6), st.floats(0, 1e
 
 
 def as_leaders_write_them(record):
-    """Return the record with a finish that agrees with its answer: only a job that is done or failed has ended."""
+    """Return the record with a finish that agrees with its answer: only a job that is done or failed has ended.
+
+    A job that goes on without a promise was refused for lack of time or processors.
+    """
     if record.completed_condition or record.failed_condition:
-        return record
+        return record._replace(goes_on=False)
+    if record.goes_on:
+        return record._replace(admitted=Verdict("False", "InfeasibleCapacity", "too few"), finished=None)
     refused = record.finished if job_state(record) == "Refused" else None
     return record._replace(finished=None, refused=refused)
 
@@ -290,6 +295,7 @@ records = st.builds(
     done=small,
     running=small,
     eta=maybe() | times.map(math.ceil).map(float),
+    goes_on=st.booleans(),
 ).map(as_leaders_write_them)
 
 
