@@ -62,8 +62,10 @@ class Machines:
         there = self._server.store.objects[path]["status"]
         room = {**there["allocatable"], DEVICE: there["allocatable"]["cpu"] if shown else "0"}
         self._server.set(NODE, path, status={**there, "allocatable": room})
-        node = next(node for node in self.cluster.nodes if node["metadata"]["name"] == name)
-        node["status"]["allocatable"] = room
+        self._node(name)["status"]["allocatable"] = room
+
+    def _node(self, name):
+        return next(node for node in self.cluster.nodes if node["metadata"]["name"] == name)
 
     # what the API server stores
 
@@ -71,6 +73,10 @@ class Machines:
         if resource == POD.resource:
             self._hear_pod(event)
             return
+        if resource == NODE.resource and event.change == "MODIFIED" and event.body["spec"] != event.before["spec"]:
+            self._node(event.body["metadata"]["name"])["spec"] = event.body["spec"]  # its taints
+            self.cluster.wake()
+            self._kicked.set()
         if event.change == "ADDED" and (owners := event.body["metadata"].get("ownerReferences")):
             if owners[0]["uid"] not in {body["metadata"]["uid"] for body in self._server.store.objects.values()}:
                 self._loop.in_world(self._random.uniform(*COLLECT), self._collect, owners[0]["uid"])

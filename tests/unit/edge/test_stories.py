@@ -99,7 +99,7 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
         (
             "strangers come for what small pods of an ordinary Job leave",
             "what small pods leave of their processors is not kept",
-            "small: promise not kept",
+            "small: it has not ended",
         ),
         (
             "a job is asked for while its pool goes, and the pool comes again",
