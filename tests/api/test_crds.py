@@ -237,6 +237,7 @@ def test_defaults_are_filled_in_as_documented(kubectl):
         "cost": {"perUnit": "20ms", "transferPerUnit": "0s", "transferSetup": "0s", "startup": "2s"},
         "processors": {"min": 1},
         "restart": "Redo",
+        "onRefusal": "Stop",
         "chunkRetries": 3,
         "imagePullTimeout": "5m",
         "podRetention": "Failed",
