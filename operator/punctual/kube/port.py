@@ -6,7 +6,7 @@ anything, so strangers have limits on number, time and bytes. They begin with th
     no whole request in time      the handshake and the first request's header share one limit; it is closed
     no further request in time    closed, also if the caller does not read the answer
     too many bytes                more than a request without its body needs; closed
-    too many strangers            of the address that has the most, the oldest that is not being answered is closed
+    too many strangers            of those that wait for no answer, the oldest of the address with the most is closed
 
 Many honest callers may share an address (NAT, a proxy), so no address has a limit of its own. Identified callers are
 limited in the number of their own connections only, and strangers never displace them. While a request is being
@@ -78,8 +78,6 @@ class Port:
         self._limits = limits
         self._strangers: dict[_Connection, None] = {}
         """In the order in which they came."""
-        self._hosts: Counter[str] = Counter()
-        """The number of strangers by address."""
         self._identified: dict[str, dict[_Connection, None]] = {}
         self._runner: web.AppRunner | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -138,9 +136,6 @@ class Port:
         """Forget a connection that has ended, or that is no stranger's any more."""
         if connection in self._strangers:
             del self._strangers[connection]
-            self._hosts[connection.host] -= 1
-            if not self._hosts[connection.host]:
-                del self._hosts[connection.host]
         elif connection.name is not None and (own := self._identified.get(connection.name)):
             own.pop(connection, None)
             if not own:
@@ -182,18 +177,20 @@ class Port:
                 connection = _Connection(self, address[0], self._runner.server())
                 connection.expect(loop.time() + self._limits.first)
                 self._strangers[connection] = None
-                self._hosts[connection.host] += 1
                 connection.begin(sock, context)
                 if len(self._strangers) > self._limits.strangers:
                     self._make_way()
                 await asyncio.sleep(0)  # accepting alone does not yield: a flood would stop all else
 
     def _make_way(self) -> None:
-        """Close the oldest stranger of the address that has the most: before others, one that asks nothing."""
-        most = max(self._hosts.values(), default=0)
-        crowd = [c for c in self._strangers if self._hosts[c.host] == most]
-        if crowd:
-            self.drop(next((c for c in crowd if c.until < math.inf), crowd[0]), "crowded")
+        """Close a stranger that waits for no answer: of the address that has the most of these, the oldest.
+
+        The newest is one, so strangers that wait for their answers stay, and their number is limited, too.
+        """
+        silent = [c for c in self._strangers if c.until < math.inf]
+        if silent:
+            hosts = Counter(c.host for c in silent)
+            self.drop(max(silent, key=lambda c: hosts[c.host]), "crowded")  # max: the first of equals
 
     async def _close_the_silent(self) -> None:
         loop = asyncio.get_running_loop()
@@ -230,11 +227,12 @@ class _Connection(asyncio.Protocol):
 
         def done(task: "asyncio.Task[Any]") -> None:
             self.task = None
-            if task.cancelled():
-                sock.close()
-            elif (error := task.exception()) is not None:
-                sock.close()
-                self.port.left(self)
+            error = None if task.cancelled() else task.exception()
+            if error is None and not task.cancelled():
+                return
+            sock.close()
+            self.port.left(self)
+            if error is not None:
                 self.port.closed("handshakeFailed")
                 if not isinstance(error, OSError):
                     log.error("handshake_failed", error=repr(error))
