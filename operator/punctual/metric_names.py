@@ -282,7 +282,7 @@ EXCHANGE_REFUSALS: Final = Metric(
 CONNECTIONS_CLOSED: Final = Metric(
     "punctual_connections_closed_total",
     "counter",
-    "Connections that a port of the operator has closed itself, by cause.",
+    "Connections that a port (reports, page, metrics) has closed itself, or that failed to shake hands, by cause.",
     ("port", "cause"),
 )
 AGENTS_SILENT: Final = Metric(
