@@ -16,7 +16,7 @@ from punctual.kube.port import Limits, Port
 Answer = Callable[[], str | None]
 """None: healthy. Otherwise one sentence that names the problem."""
 LIMITS: Final = Limits(strangers=100, of_one=0)
-"""Limits on connections. Nobody is identified here."""
+"""Limits on connections. No caller is identified here."""
 
 
 class ProbeServer:

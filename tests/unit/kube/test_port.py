@@ -150,7 +150,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize(("secure", "said"), SLOW.values(), ids=SLOW)
-async def test_who_does_not_ask_in_time_is_closed(server, secure, said):
+async def test_a_caller_that_does_not_ask_in_time_is_closed(server, secure, said):
     await server.open(first=0.3)
     pair = await server.connect(secure=secure)
     pair[1].write(said)
@@ -165,7 +165,7 @@ async def test_more_of_a_header_gives_no_more_time(server):
 
 
 @pytest.mark.parametrize("name", [b"", b"n1"], ids=["a stranger", "an agent"])
-async def test_who_does_not_ask_again_in_time_is_closed(server, name):
+async def test_a_caller_that_does_not_ask_again_in_time_is_closed(server, name):
     await server.open(idle=0.3)
     pair = await server.connect()
     assert await ask(pair, name=name) == (200, "well")
@@ -181,7 +181,7 @@ async def test_half_of_a_second_request_gives_no_more_time(server):
     assert server.closed == {"idle": 1}
 
 
-async def test_who_waits_for_an_answer_is_not_closed(server):
+async def test_a_caller_that_waits_for_an_answer_is_not_closed(server):
     """The API server reviews a token, and is slow."""
     await server.open(first=0.3, idle=0.3)
     pair = await server.connect()
@@ -216,7 +216,7 @@ async def test_the_oldest_stranger_of_the_address_that_has_the_most_makes_way(se
         assert await ask(lone) == await ask(many[1]) == (200, "well")
 
 
-async def test_who_waits_for_an_answer_does_not_make_way(server):
+async def test_a_caller_that_waits_for_an_answer_does_not_make_way(server):
     await server.open(strangers=2)
     first = await server.connect()
     waiting = asyncio.create_task(ask(first, b"/held"))
