@@ -14,6 +14,7 @@ answered, its connection has no limit on time: the API server that reviews a tok
 """
 
 import asyncio
+import logging
 import math
 import resource
 import socket
@@ -26,6 +27,7 @@ from typing import Any, Final, Literal, cast
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +36,7 @@ TLS_BUFFER: Final = 1 << 14
 262,144 were nine tenths of a connection's memory and are no faster, because a read returns one record."""
 UNREAD: Final = 1 << 14
 """Bytes of a body that wait for their reader before the caller must wait."""
-OF_STRANGER: Final = 1 << 17
+OF_STRANGER: Final = 3 << 15
 """Bytes that a stranger may send for a request, beyond what waits for a reader elsewhere."""
 BACKLOG: Final = 2048
 """Connections that wait to be accepted: all agents of a big cluster come at once after a takeover."""
@@ -66,6 +68,8 @@ class Limits:
     """Connections of one identified caller."""
     first: float = 15.0
     """Seconds from the connection to its first whole request header, with the TLS handshake."""
+    headers: int = 64
+    """Lines of a request's header: parsed, one takes ten times its bytes."""
     idle: float = 75.0
     """Seconds from an answer to the next whole request header."""
 
@@ -99,7 +103,10 @@ class Port:
         if context is not None:
             SSLProtocol.max_size = TLS_BUFFER  # there is no setting for it; one limit for the whole process
         app.middlewares.append(self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=grace, read_bufsize=UNREAD)
+        logging.getLogger("aiohttp.server").addFilter(_is_ours)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=grace, read_bufsize=UNREAD, max_headers=self._limits.headers
+        )
         await self._runner.setup()
         listener = _listen(host, port)
         self._tasks = [
@@ -282,6 +289,11 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.port.left(self)
         self.http.connection_lost(exc)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether the log needs a record. Strangers would fill it with a traceback for each malformed request."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _connection_of(transport: asyncio.BaseTransport | None) -> _Connection | None:

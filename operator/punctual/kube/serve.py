@@ -15,7 +15,7 @@ from punctual.kube.port import Limits, Port
 
 Answer = Callable[[], str | None]
 """None: healthy. Otherwise one sentence that names the problem."""
-LIMITS: Final = Limits(strangers=100, of_one=0)
+LIMITS: Final = Limits(strangers=100, of_one=0, headers=32)
 """Limits on connections. No caller is identified here."""
 
 

@@ -56,7 +56,7 @@ class Server:
 
     async def open(self, *, tls=True, strangers=100, of_one=2, first=LONG, idle=LONG):
         self.tls = tls
-        limits = Limits(strangers=strangers, of_one=of_one, first=first, idle=idle)
+        limits = Limits(strangers=strangers, of_one=of_one, first=first, idle=idle, headers=16)
         self.port = Port(limits, closed=lambda cause: self.closed.update({cause: 1}))
         app = web.Application(client_max_size=1 << 20)
         app.router.add_get("/", self.answer)
@@ -275,6 +275,16 @@ async def test_requests_that_a_stranger_sends_ahead_are_few(server):
     pair[1].write(ahead * (OF_STRANGER // len(ahead) + 1))
     await gone(pair)
     assert server.closed == {"tooMuch": 1}
+
+
+@pytest.mark.parametrize(("lines", "status"), [(10, 200), (20, 400)])
+async def test_a_header_has_few_lines_and_one_with_more_is_not_worth_a_log(server, caplog, lines, status):
+    await server.open()
+    reader, writer = await server.connect()
+    more = b"".join(b"a%d: b\r\n" % n for n in range(lines))
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n" + more + b"\r\n")
+    assert (await answer(reader))[0] == status
+    assert caplog.records == []
 
 
 async def test_requests_that_a_stranger_sends_one_by_one_are_as_many_as_it_likes(server):

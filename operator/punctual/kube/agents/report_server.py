@@ -37,7 +37,7 @@ PATIENCE: Final = 10.0
 """Seconds for the body to arrive."""
 SILENT: Final = 10.0
 """Seconds after which an agent without a report counts as silent."""
-LIMITS: Final = Limits(strangers=1500, of_one=4)
+LIMITS: Final = Limits(strangers=1500, of_one=4, headers=16)
 """Limits on connections. All agents are strangers at once after a takeover. A node has up to four connections: of two
 agents during an upgrade, and of a network that lost others without a sign."""
 

@@ -43,7 +43,7 @@ MOST_PAGES: Final = 50
 """Open pages at the same time: each costs a look a second."""
 MOST_OF_ONE: Final = 10
 """The same of one user: no user keeps the others out."""
-LIMITS: Final = Limits(strangers=300, of_one=MOST_PAGES)
+LIMITS: Final = Limits(strangers=100, of_one=MOST_PAGES)
 """Limits on connections of each of both ports. Users behind one proxy share connections."""
 SLOW: Final = 20.0
 """Seconds for a viewer to accept an event."""
