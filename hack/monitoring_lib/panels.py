@@ -338,6 +338,11 @@ NODES = Dashboard(
                     "s",
                     (Query(_quantile(0.99, names.LOOK_DURATION), "p99"),),
                 ),
+                Panel(
+                    "Connections that the operator closed",
+                    "cps",
+                    (Query(_rate(names.CONNECTIONS_CLOSED, by="port, cause"), "{{port}}: {{cause}}"),),
+                ),
             ),
         ),
         (

@@ -279,6 +279,12 @@ EXCHANGE_REFUSALS: Final = Metric(
     "Refused reports (unknownPod: pods in reports that have not ended), by cause.",
     ("reason",),
 )
+CONNECTIONS_CLOSED: Final = Metric(
+    "punctual_connections_closed_total",
+    "counter",
+    "Connections that a port (reports, page, metrics) has closed itself, or that failed to shake hands, by cause.",
+    ("port", "cause"),
+)
 AGENTS_SILENT: Final = Metric(
     "punctual_agents_silent", "gauge", "Nodes of pools without a report from the agent for 10 s."
 )

@@ -1,7 +1,6 @@
 """What is said to a running operator, and what of it is counted; and that nobody's secrets are in what is logged."""
 
 import asyncio
-import contextlib
 import io
 import json
 import os
@@ -17,7 +16,6 @@ import aiohttp
 import pytest
 from chaos_lib.hidden import told
 from lines import whole_lines
-from ports import kept_port
 from trees import Tree
 
 from punctual import wire
@@ -64,15 +62,11 @@ async def start(kubeconfig, namespace, tmp_path):
     started = []
 
     async def start(**env):
-        for name in ("PUNCTUAL_REPORT_PORT", "PUNCTUAL_METRICS_PORT"):
-            # asked for any, it takes one for IPv4 and another for IPv6
-            env[name] = str(ports.enter_context(kept_port()))
         one = Replica(kubeconfig, namespace, tmp_path / f"replica-{len(started)}.log", **env)
         started.append(one)
         return await one.started()
 
-    with contextlib.ExitStack() as ports:
-        yield start
+    yield start
     codes = [await one.end() for one in started if one.process.poll() is None]
     for one in started:
         sys.stderr.write(one.log.read_text())  # pytest shows it where the test failed

@@ -54,6 +54,7 @@ from punctual.kube.metrics import Metrics, begin
 from punctual.kube.page.model import Reading
 from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
+from punctual.kube.port import allow_open_files
 from punctual.kube.serve import ProbeServer
 from punctual.runtime.clock import ServerClock, ask_while_doubted
 from punctual.scheduling.pool import Pool
@@ -321,13 +322,14 @@ class Operator:
             self,
             clock=client.clock,
             account=config.agent,
+            closed=metrics.closing("reports"),
         )
         caches.on_node_gone = report_server.forget
         report_port = await report_server.start(rotation.context, port=config.report_port)
         stack.push_async_callback(report_server.stop)
         if config.page_ports is not None:
             state = partial(self._reading, client.clock, caches)
-            page_server = PageServer(state, Viewers(client))
+            page_server = PageServer(state, Viewers(client), closed=metrics.closing("page"))
             port, loopback_port = config.page_ports
             await page_server.start(rotation.context, port=port, loopback_port=loopback_port)
             stack.push_async_callback(page_server.stop)
@@ -581,6 +583,7 @@ def main() -> int:
         sys.stderr.write(f"punctual-operator: {error}\n")
         return 2
     _log_as_json(config.log_level)
+    allow_open_files()
     try:
         asyncio.run(_serve(config))
     except PunctualError as error:

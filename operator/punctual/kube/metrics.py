@@ -6,7 +6,7 @@ read are read at scrape time (``watch``, ``watch_pool``).
 
 import time
 from collections.abc import Callable, Mapping
-from typing import get_args
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
@@ -15,6 +15,7 @@ from punctual import __version__, reasons
 from punctual import metric_names as names
 from punctual.guests.explain import possible, reason_of
 from punctual.guests.model import Decided
+from punctual.kube.port import Cause
 from punctual.scheduling.model.job import Kind
 
 _BY_POOL = (
@@ -77,6 +78,7 @@ class Metrics:
         self.informer_heard = self._gauge(names.INFORMER_HEARD)
         self.reports = self._counter(names.AGENT_REPORTS)
         self.refusals = self._counter(names.EXCHANGE_REFUSALS)
+        self.connections_closed = self._counter(names.CONNECTIONS_CLOSED)
         self.clock_doubts = self._counter(names.CLOCK_DOUBTS)
         self.token_reviews = self._counter(names.TOKEN_REVIEWS)
         self.certificate_end = self._gauge(names.CERTIFICATE_END)
@@ -115,6 +117,12 @@ class Metrics:
             for fault in _FAULTS:
                 self.jobs_failed.labels(*pair, fault)
         return pair
+
+    def closing(self, port: Literal["reports", "page", "metrics"]) -> Callable[[Cause], None]:
+        """Return what counts the connections that a port closes, and begin its series at 0."""
+        for cause in get_args(Cause):
+            self.connections_closed.labels(port, cause)
+        return lambda cause: self.connections_closed.labels(port, cause).inc()
 
     def guest_decided(self, told: Decided) -> None:
         """Count a decision about a chunk of a guest job."""

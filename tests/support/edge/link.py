@@ -327,6 +327,7 @@ class Request:
 
     def __init__(self, token, data):
         self.headers = {"Authorization": f"Bearer {token}"}
+        self.transport = None
         self._data = data
 
     async def read(self):

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -13,7 +12,7 @@ from punctual import metric_names, reasons
 from punctual.guests.explain import possible
 from punctual.guests.model import Decided
 from punctual.kube.metrics import Metrics
-from punctual.kube.serve import ProbeServer, port_of
+from punctual.kube.serve import ProbeServer
 from punctual.linger.policy import Decision
 
 ALL = [m for m in vars(metric_names).values() if isinstance(m, metric_names.Metric)]
@@ -167,11 +166,3 @@ def test_series_of_namespaces_are_bounded():
     kept = [line for line in metrics.text().decode().splitlines() if line.startswith("punctual_promises_kept_total{")]
     assert len(kept) == metric_names.TENANTS + 1
     assert f'punctual_promises_kept_total{{namespace="{metric_names.OTHERS}",pool="main"}} 30.0' in kept
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_of_two_ports_that_are_given_out_it_names_that_of_ipv4(first):
-    addresses = [("0.0.0.0", 41), ("::", 46, 0, 0)]
-    runner = SimpleNamespace(addresses=addresses[::-1] if first else addresses)
-    assert port_of(runner) == 41
-    assert port_of(SimpleNamespace(addresses=addresses[1:])) == 46

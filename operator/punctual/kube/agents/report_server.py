@@ -14,7 +14,7 @@ points. TokenReviews are the only calls to the API server.
 
 import asyncio
 import ssl
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -26,7 +26,7 @@ from punctual import wire
 from punctual.errors import ClusterError
 from punctual.kube.agents.identity import Identity, Reviewer
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.serve import port_of
+from punctual.kube.port import Cause, Limits, Port
 from punctual.runtime.clock import ServerClock
 
 log = structlog.get_logger(__name__)
@@ -37,6 +37,9 @@ PATIENCE: Final = 10.0
 """Seconds for the body to arrive."""
 SILENT: Final = 10.0
 """Seconds after which an agent without a report counts as silent."""
+LIMITS: Final = Limits(strangers=1500, of_one=4, headers=16)
+"""Limits on connections. All agents are strangers at once after a takeover. A node has up to four connections: of two
+agents during an upgrade, and of a network that lost others without a sign."""
 
 Refusal = Literal[
     "notLeading",
@@ -116,31 +119,27 @@ class ReportServer:
         *,
         clock: ServerClock,
         account: str,
+        limits: Limits = LIMITS,
+        closed: Callable[[Cause], None] = lambda _: None,
     ) -> None:
-        """``account`` is the agent's: ``system:serviceaccount:<namespace>:<name>``."""
+        """``account`` is the agent's: ``system:serviceaccount:<namespace>:<name>``. ``closed``: see `Port`."""
         self._set_points = set_points
         self._reviewer = reviewer
         self._receiver = receiver
         self._clock = clock
         self._account = account
         self._reports: dict[str, _LastReport] = {}
-        self._runner: web.AppRunner | None = None
+        self._port = Port(limits, closed=closed)
 
     async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = 8443) -> int:
         """Listen. Returns the port (for 0, the one that was assigned)."""
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post(wire.REPORT_PATH, self.handle)
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=75.0, shutdown_timeout=2.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=context)
-        await site.start()
-        return port_of(self._runner)
+        return await self._port.open(app, host=host, port=port, context=context, grace=2.0)
 
     async def stop(self) -> None:
         """Stop listening. Open requests have two seconds to end."""
-        if self._runner:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._port.close()
 
     def silent(self, expected: Collection[str]) -> list[str]:
         """Return those of the expected nodes that have not reported lately, or never."""
@@ -211,6 +210,8 @@ class ReportServer:
             raise _Refused("badToken")
         if identity.account != self._account:
             raise _Refused("otherAccount")
+        if identity.node is not None:
+            self._port.identified(request.transport, identity.node)
         return identity
 
     async def _read(self, request: web.Request) -> wire.Report:

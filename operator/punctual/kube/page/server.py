@@ -29,7 +29,7 @@ from punctual.errors import ClusterError
 from punctual.kube.page.model import Json, Reading, page, patch
 from punctual.kube.page.viewers import Viewers
 from punctual.kube.page.why import explain, explain_rate
-from punctual.kube.serve import port_of
+from punctual.kube.port import Cause, Limits, Port
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +43,8 @@ MOST_PAGES: Final = 50
 """Open pages at the same time: each costs a look a second."""
 MOST_OF_ONE: Final = 10
 """The same of one user: no user keeps the others out."""
+LIMITS: Final = Limits(strangers=100, of_one=MOST_PAGES)
+"""Limits on connections of each of both ports. Users behind one proxy share connections."""
 SLOW: Final = 20.0
 """Seconds for a viewer to accept an event."""
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -67,7 +69,13 @@ Identify = Callable[[web.Request], Awaitable[Viewer]]
 class PageServer:
     """The server. ``state`` returns the leader's, None while this replica does not lead. ``viewers`` knows rights."""
 
-    def __init__(self, state: Callable[[], Reading | None], viewers: Viewers) -> None:
+    def __init__(
+        self,
+        state: Callable[[], Reading | None],
+        viewers: Viewers,
+        *,
+        closed: Callable[[Cause], None] = lambda _: None,
+    ) -> None:
         self._state = state
         self._viewers = viewers
         self._document = resources.files(__package__).joinpath("page.html").read_bytes()
@@ -78,42 +86,30 @@ class PageServer:
             "Cache-Control": "no-store",
         }
         self._open: Counter[str] = Counter()
-        self._runners: list[web.AppRunner] = []
+        self._outer, self._loopback = Port(LIMITS, closed=closed), Port(LIMITS, closed=closed)
 
     async def start(self, context: ssl.SSLContext, *, port: int = 8444, loopback_port: int = 8090) -> tuple[int, int]:
         """Listen: HTTPS on all interfaces, HTTP on loopback. Returns both ports (for 0, the one that was assigned)."""
         return (
-            await self._listen(self._by_token, port=port, context=context),
+            await self._outer.open(self._app(self._by_token), host=None, port=port, context=context),
             await self.listen_on_loopback(loopback_port),
         )
 
     async def listen_on_loopback(self, port: int) -> int:
         """Listen to loopback only. Returns the port."""
-        return await self._listen(self._by_loopback, host="127.0.0.1", port=port)
+        return await self._loopback.open(self._app(self._by_loopback), host="127.0.0.1", port=port)
 
     async def stop(self) -> None:
         """Stop listening. Open pages end."""
-        for runner in self._runners:
-            await runner.cleanup()
-        self._runners.clear()
+        await self._outer.close()
+        await self._loopback.close()
 
-    async def _listen(
-        self,
-        identify: Identify,
-        *,
-        host: str | None = None,
-        port: int,
-        context: ssl.SSLContext | None = None,
-    ) -> int:
+    def _app(self, identify: Identify) -> web.Application:
         app = web.Application(client_max_size=1 << 12)
         app.router.add_get("/", self._page)
         app.router.add_get("/events", partial(self._events, identify))
         app.router.add_get("/why", partial(self._why, identify))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        self._runners.append(runner)
-        await web.TCPSite(runner, host, port, ssl_context=context).start()
-        return port_of(runner)
+        return app
 
     # rights
 
@@ -125,6 +121,7 @@ class PageServer:
             user = await self._viewers.user(token.strip())
             if user is None:
                 raise web.HTTPUnauthorized(text="the cluster does not accept this token: get a new one")
+            self._outer.identified(request.transport, user.name)
             return Viewer(user.name, await self._viewers.visible(user, self._namespaces()))
         except ClusterError as error:
             log.warning("viewer_not_reviewed", error=str(error))

@@ -366,3 +366,27 @@ async def test_an_agent_that_dies_in_the_middle_of_its_report_is_a_refusal_and_n
             await asyncio.sleep(0.01)
     assert operator.refused == {"brokenOff": 1}
     assert caplog.records == []
+
+
+IDENTIFIED = {
+    "an agent": ("n1", ["n1"]),
+    "without a token": ("", []),
+    "with a token for something else": ("made for others", []),
+    "another account": ("other account", []),
+    "a token bound to no node": ("unbound", []),
+}
+
+
+@pytest.mark.parametrize(("token", "names"), IDENTIFIED.values(), ids=IDENTIFIED)
+async def test_only_an_agent_is_no_stranger_to_the_port(stage, token, names):
+    operator, agents = stage
+    reader, writer = await asyncio.open_connection("127.0.0.1", agents.port, ssl=agents.context, server_hostname=HOST)
+    body = json.dumps(report())
+    writer.write(
+        f"POST {wire.REPORT_PATH} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+    )
+    await reader.readline()
+    port = operator.report_server._port
+    assert (list(port._identified), len(port._strangers)) == (names, not names)
+    writer.transport.abort()
