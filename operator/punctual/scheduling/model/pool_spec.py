@@ -1,7 +1,9 @@
 """Spec and record of a pool."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from punctual.control.miss_ratio import MissCount
@@ -11,6 +13,31 @@ from punctual.verdict import Verdict
 
 Admission = Literal["Exact", "Fast", "Hybrid", "Utilization"]
 Hold = Literal["None", "Taint", "Placeholder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenancy:
+    """How namespaces share a pool. A share is a part of the pool's capacity, in (0, 1]."""
+
+    max_share: float = 1.0
+    """Share of each namespace without one of its own."""
+    own: tuple[tuple[str, float], ...] = ()
+    """Namespaces with a share of their own."""
+    horizon: float = math.inf
+    """Seconds from now within which a promised deadline must lie."""
+
+    @cached_property
+    def _by_namespace(self) -> Mapping[str, float]:
+        return dict(self.own)
+
+    def share_of(self, namespace: str) -> float:
+        """Return the share of a namespace."""
+        return self._by_namespace.get(namespace, self.max_share)
+
+    @property
+    def limits_shares(self) -> bool:
+        """Whether any namespace has less than all of the pool."""
+        return self.max_share < 1.0 or any(share < 1.0 for _, share in self.own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +72,7 @@ class PoolSpec:
     """Share of accepted jobs that may miss: a controller moves the bound to hold it."""
     sample_period: float = 300.0
     """Sample period of that controller, seconds."""
+    tenancy: Tenancy = Tenancy()
     selectors: str = ""
     """Selectors of nodes and jobs, in the edge's format: the core does not read them, but an edit of them is in force,
     or refused, with the rest of the spec."""
