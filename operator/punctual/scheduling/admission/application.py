@@ -225,10 +225,8 @@ def exceeds_its_share(a: JobToTest) -> Rejected | None:
 
 def share_of(limit: Limit) -> str:
     """Return what share a namespace has, for a message."""
-    part = f"{100 * limit.share:.4g}%"
-    return (
-        f"namespace {limit.namespace} may be promised {part} of {limit.capacity:.4g} processors (maxShare of the pool)"
-    )
+    part, of = f"{100 * limit.share:.4g}%", f"{limit.capacity:.4g} processor{'' if limit.capacity == 1.0 else 's'}"
+    return f"namespace {limit.namespace} may be promised {part} of {of} (maxShare of the pool)"
 
 
 CHECKS = (

@@ -63,7 +63,8 @@ def test_time_takes_as_much_off_the_work_as_off_what_is_possible():
 
 def test_a_promise_that_is_due_is_over_whatever_is_left_of_it():
     made = account(2.0, a=(10.0, 100.0), b=(60.0, 20.0))
-    assert made.spare(60.0) == pytest.approx(-80.0)
+    assert made.spare(10.0) == pytest.approx(-80.0)
+    assert made.spare(60.0) == pytest.approx(0.0)
     made.advance(10.0)
     assert made.spare(60.0) == pytest.approx(80.0)
 
