@@ -199,7 +199,7 @@ def ends_its_own_pods(a: JobToTest) -> Rejected | None:
 
 def is_due_beyond_the_horizon(a: JobToTest) -> Rejected | None:
     """Refuse a deadline that is further ahead than the pool promises."""
-    if a.limit is None or a.limit.in_time(a.demand):
+    if a.limit is None or a.limit.in_time(a.job.deadline):
         return None
     return Rejected(
         reasons.DEADLINE_TOO_FAR,

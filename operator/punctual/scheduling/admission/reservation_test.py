@@ -179,7 +179,8 @@ def admit(
 ) -> AcceptedReservation | Refused:
     """Return the places of the reservation and the plan that keeps every promise around it, or the first obstacle.
 
-    ``limit``: what may be promised to its namespace; None: whatever the pool can do. The plan's timeline contains the blackouts of `BookedReservations.on`.
+    The plan's timeline contains the blackouts of `BookedReservations.on`. ``limit``: what may be promised to its
+    namespace; None: whatever the pool can do.
     """
     where = _room(asked, ahead, plan, now)
     if isinstance(where, Refused):
@@ -395,9 +396,9 @@ def nearest(
 
     A start one millionth nearer to now is not accepted. Each ``next`` costs at most one test, some 60 a round.
     """
-    if limit is not None and limit.account is not None:
-        if _number(asked, _there(asked, plan)) > limit.account.rate + tolerance(1.0):
-            return None
+    account = None if limit is None else limit.account
+    if account is not None and _number(asked, _there(asked, plan)) > account.rate + tolerance(1.0):
+        return None
     starts = _Starts(asked, ahead, plan, now, limit)
     first = starts.room(asked.start)
     yield

@@ -1,17 +1,17 @@
 """Shares: how much of a pool's capacity may be promised to each namespace.
 
-The share of a namespace is tested as if it were a pool of its own, with one ideal processor: as fast as its share of all
-processors together, without set-ups and without whole units. It works through the promises of its namespace in the order
-of their due times, from when each is made. A further promise fits if all of them still end in time there. So for each
-deadline, what is promised until then is no more than the share of the capacity until then.
+The share of a namespace is tested as if it were a pool of its own, with one ideal processor: as fast as its share of
+all processors together, without set-ups and without whole units. It works through the promises of its namespace in the
+order of their due times, from when each is made. A further promise fits if all of them still end in time there. So for
+each deadline, what is promised until then is no more than the share of the capacity until then.
 
 Real processors may do the work earlier, while other namespaces do not need them. That takes nothing off the account: a
 namespace cannot have its share a second time by asking again once its work is done. Nor does it matter to a namespace
 that work of others is done first. A reserved window takes its processors from the share while it lasts.
 
 If the shares of all namespaces with promises add up to no more than the pool, all their work fits the pool, because
-whatever is due by a time fits the shares until that time. What a plan needs beyond that (set-ups, chunks that run, several
-processors at once) is not counted here; :mod:`punctual.scheduling.admission.schedule` tests it.
+whatever is due by a time fits the shares until that time. What a plan needs beyond that (set-ups, chunks that run,
+several processors at once) is not counted here; :mod:`punctual.scheduling.admission.schedule` tests it.
 
 A test takes one look into an index of the namespace's promises, however many there are.
 """
@@ -219,20 +219,20 @@ class Limit:
         """Return the processor seconds that are left of the share until a demand is due."""
         return inf if self.account is None else self.account.spare(demand.due)
 
-    def in_time(self, demand: Demand) -> bool:
-        """Whether its deadline is not too far ahead."""
-        return demand.due + demand.kept_back <= self.latest + tolerance(self.latest)
+    def in_time(self, deadline: float) -> bool:
+        """Whether a deadline is not too far ahead."""
+        return deadline <= self.latest + tolerance(self.latest)
 
     def fits(self, demand: Demand) -> bool:
         """Whether neither the horizon nor the share refuses a demand."""
-        return self.in_time(demand) and (self.account is None or self.account.fits(demand.due, self.work(demand)))
+        if not self.in_time(demand.due + demand.kept_back):
+            return False
+        return self.account is None or self.account.fits(demand.due, self.work(demand))
 
     def fits_with(self, more: int, demand: Demand) -> bool:
-        """Whether that is so with further processors."""
-        if self.account is None:
-            return self.in_time(demand)
+        """Whether the share is enough with further processors."""
         rate = self.share * (self.capacity + more)
-        return self.in_time(demand) and self.account.fits_at(rate, demand.due, self.work(demand))
+        return self.account is None or self.account.fits_at(rate, demand.due, self.work(demand))
 
     def over(self, demand: Demand) -> float:
         """Return a due time with which the demand fits the share behind all promises; inf: there is none."""
@@ -328,14 +328,14 @@ class Shares:
             account.add(order, left)
         self.bookings[uid] = booking._replace(order=order)
 
-    def may_move(self, uid: str, limit: Limit, demand: Demand) -> bool:
+    def may_move(self, uid: str, limit: Limit, due: float) -> bool:
         """Whether a promise may be due earlier by the share of its namespace. Nothing changes."""
         booking, account = self.bookings.get(uid), limit.account
         if booking is None or account is None:
             return True
         left = account.left(booking.order)
         account.take_off(booking.order, left)
-        fits = account.fits(demand.due, left)
+        fits = account.fits(due, left)
         if left > 0.0:
             account.add(booking.order, left)
         return fits

@@ -90,12 +90,10 @@ class ShareBookings:
 
     def objection(self, now: float, st: JobState, old: Job) -> str | None:
         """Return what a promised job with a changed deadline would do beyond its limit; None: nothing."""
-        limit, demand = self.limit(st.job, now), self.demand(st, now)
-        if demand is None:
-            return None
-        if st.job.deadline > old.deadline and not limit.in_time(demand):
+        limit = self.limit(st.job, now)
+        if st.job.deadline > old.deadline and not limit.in_time(st.job.deadline):
             return "be beyond spec.promiseHorizon of the pool"
-        if st.job.deadline < old.deadline and not self.state.shares.may_move(st.job.uid, limit, demand):
+        if st.job.deadline < old.deadline and not self.state.shares.may_move(st.job.uid, limit, self.due(st)):
             return f"take more than the share of namespace {limit.namespace} (maxShare of the pool)"
         return None
 
