@@ -6,7 +6,7 @@ read are read at scrape time (``watch``, ``watch_pool``).
 
 import time
 from collections.abc import Callable, Mapping
-from typing import get_args
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
@@ -45,6 +45,7 @@ _ANSWERS = {
 """The usual answers to jobs."""
 _FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED
 """Faults of jobs themselves. No alert counts them, so rarer ones have no series before the first."""
+ProcessorTime = Literal["Promised", "Used", "Leftover"]
 _CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.NOT_STARTED
 """Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
 
@@ -64,6 +65,8 @@ class Metrics:
         self.jobs_failed = self._counter(names.JOBS_FAILED)
         self.statistical_kept = self._counter(names.STATISTICAL_KEPT)
         self.statistical_misses = self._counter(names.STATISTICAL_MISSES)
+        self.processor_seconds = self._counter(names.PROCESSOR_SECONDS)
+        self.share_promised = self._gauge(names.SHARE_PROMISED)
         self.finish_slack = self._histogram(names.FINISH_SLACK)
         self.margin_used = self._histogram(names.MARGIN_USED)
         self.offer_lateness = self._histogram(names.OFFER_LATENESS)
@@ -110,11 +113,23 @@ class Metrics:
             self.promises_kept.labels(*pair)
             self.statistical_kept.labels(*pair)
             self.statistical_misses.labels(*pair, reasons.LATE)
+            self.share_promised.labels(*pair)
+            for kind in get_args(ProcessorTime):
+                self.processor_seconds.labels(*pair, kind)
             for cause in _CAUSES:
                 self.misses.labels(*pair, cause)
             for fault in _FAULTS:
                 self.jobs_failed.labels(*pair, fault)
         return pair
+
+    def shares(self, pool: str, used: Mapping[str, float]) -> None:
+        """Set which part of its share of a pool is promised to each namespace; of others it is 0."""
+        found = {pair: 0.0 for pair in self._tenants if pair[0] == pool}
+        for namespace, part in used.items():
+            pair = self.tenant(pool, namespace)
+            found[pair] = max(part, found.get(pair, 0.0))
+        for pair, part in found.items():
+            self.share_promised.labels(*pair).set(part)
 
     def guest_decided(self, told: Decided) -> None:
         """Count a decision about a chunk of a guest job."""
@@ -132,7 +147,7 @@ class Metrics:
     def forget_pool(self, pool: str) -> None:
         """Remove a deleted pool from all gauges, because its last values must not stay."""
         self._watched.pop(pool, None)
-        for gauge in self._pools.values():
+        for gauge in (*self._pools.values(), self.share_promised):
             gauge.remove_by_labels({"pool": pool})
 
     def rate(self, namespace: str, name: str, values: Mapping[names.Metric, float | None]) -> None:
@@ -157,7 +172,7 @@ class Metrics:
         """Remove all pools and target rates: this replica no longer leads, and another exports their metrics."""
         self._watched.clear()
         self._shown_rates.clear()
-        for gauge in (*self._pools.values(), *self._rates.values()):
+        for gauge in (*self._pools.values(), *self._rates.values(), self.share_promised):
             gauge.clear()
 
     def watch(self, metric: names.Metric, ask: Callable[[], float]) -> None:

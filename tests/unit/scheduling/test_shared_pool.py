@@ -210,7 +210,7 @@ def test_no_offer_lies_beyond_the_horizon():
     assert w.records["a"].offer.largest_load == 0
 
 
-def reserve(w, uid, namespace, start, end, processors):
+def reserve(w, uid, namespace, start, end, processors):  # noqa: PLR0917
     w.reserve(uid, w.now + start, w.now + end, processors, namespace=namespace)
     w.tick()
     return w.answers[uid].answer[:2]

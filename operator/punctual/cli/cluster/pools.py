@@ -17,10 +17,14 @@ from punctual.cli.program import similar
 from punctual.errors import PunctualError
 from punctual.kube.snapshot import Snapshot
 from punctual.notation.duration import format_time
+from punctual.scheduling.admission.shares import ShareUse
 from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
 from punctual.view.pools import PoolSummary, pool_of
+
+SHOWN = 4
+"""Shares of a pool in the table. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class PoolOutlook:
     """Processors that reservations hold now."""
     next_window: float | None
     """When the next window of a reservation begins."""
+    shares: Sequence[ShareUse]
+    """What is promised to namespaces with a share of the pool."""
 
 
 def outlook(view: PoolView, now: float) -> PoolOutlook:
@@ -53,6 +59,7 @@ def outlook(view: PoolView, now: float) -> PoolOutlook:
         next_end=min((piece.until for piece in running), default=None),
         reserved=ahead.reserved,
         next_window=ahead.next_window,
+        shares=view.shares(now),
     )
 
 
@@ -83,9 +90,10 @@ def _outlook(snapshot: Snapshot, name: str, now: float) -> PoolOutlook | None:
 def table(lines: Sequence[PoolSummary], views: dict[str, PoolOutlook | None], now: float, *, wide: bool) -> Table:
     """Return the table of pools with what their plans say; None: nothing is known of a plan."""
     bounds = any(pool.bound is not None for pool in lines)
+    shares = any(view is not None and view.shares for view in views.values())
     more = ["nodes", "cpu", "hold", *(["bound"] if bounds else []), "queue"] if wide else []
     columns = ["pool", "processors", "running", "promised", "free", "free for", "next end"]
-    table = tables.grid([*columns, "reserved", "scarcest", "ready", *more])
+    table = tables.grid([*columns, "reserved", *(["shares"] if shares else []), "scarcest", "ready", *more])
     for pool in lines:
         view = views[pool.name]
         bound = ["" if pool.bound is None else f"{pool.bound:.3g}"] if bounds else []
@@ -99,6 +107,7 @@ def table(lines: Sequence[PoolSummary], views: dict[str, PoolOutlook | None], no
             _free_for(pool, view, now),
             "" if view is None or view.next_end is None else clock(max(0.0, view.next_end - now)),
             "" if view is None else _reserved(view, now),
+            *(["" if view is None else _shares(view.shares)] if shares else []),
             pool.scarcest,
             tables.ready(pool),
             *([*rest, str(pool.queue)] if wide else []),
@@ -119,10 +128,21 @@ def _reserved(view: PoolOutlook, now: float) -> str:
     return ", ".join(parts)
 
 
+def _shares(found: Sequence[ShareUse]) -> str:
+    """Return what is promised of the shares that are used most; a pool may have many."""
+    most = sorted(found, key=lambda use: (-use.promised / use.share, use.namespace))
+    shown = [f"{use.namespace} {100 * use.promised:.3g}% of {100 * use.share:.4g}%" for use in most[:SHOWN]]
+    return ", ".join([*shown, f"{len(most) - SHOWN} more"] if len(most) > SHOWN else shown)
+
+
 def _document(pool: PoolSummary, view: PoolOutlook | None) -> Json:
     found = tables.pool_document(pool)
     if view is not None:
         times = {"freeUntil": view.next_start, "firstEnd": view.next_end, "nextWindow": view.next_window}
         found |= {"promisedJobs": view.promised, "reserved": view.reserved}
+        shares = [
+            {"namespace": u.namespace, "promised": round(u.promised, 4), "maxShare": u.share} for u in view.shares
+        ]
+        found |= {"shares": shares} if shares else {}
         found |= {name: format_time(at) for name, at in times.items() if at is not None}
     return found

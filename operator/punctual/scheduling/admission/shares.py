@@ -242,6 +242,16 @@ class Limit:
         return self.account.behind_all(self._work(demand, soon))  # a later one needs no more processors
 
 
+class ShareUse(NamedTuple):
+    """How much of a pool's capacity is promised to a namespace. Both are parts of the whole pool."""
+
+    namespace: str
+    promised: float
+    """The most until any of its due times, or in one of its windows."""
+    share: float
+    """What may be."""
+
+
 class Booking(NamedTuple):
     """A promise on the account of its namespace."""
 
@@ -295,6 +305,16 @@ class Shares:
         if (found := self.accounts.get(namespace)) is None:
             found = self.accounts[namespace] = Account(share * self.capacity, now)
         found.advance(now)
+        return found
+
+    def use(self, now: float) -> list[ShareUse]:
+        """Return what is promised to the namespaces that may have less than all, by name. Nothing changes."""
+        limited = {name for name, share in self.tenancy.own if share < 1.0} | self.accounts.keys()
+        found = []
+        for name in sorted(limited):
+            account = self.accounts.get(name)
+            promised = account.promised(now, self.capacity) if account and self.capacity else 0.0
+            found.append(ShareUse(name, promised, self.tenancy.share_of(name)))
         return found
 
     def limit(self, namespace: str, now: float, *, inside: bool = False) -> Limit:
