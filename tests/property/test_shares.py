@@ -113,13 +113,15 @@ class Literal:
                 del self.work[uid]
 
 
+several = st.lists(st.tuples(st.floats(1.0, 200.0), st.floats(0.05, 1.0)), min_size=1, max_size=6)
 steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("ask"), st.floats(1.0, 200.0), st.floats(0.1, 400.0)),
-        st.tuples(st.just("wait"), st.floats(0.0, 50.0), st.just(0.0)),
-        st.tuples(st.just("end"), st.integers(0, 30), st.floats(0.0, 1.0)),
+    st.tuples(
+        several,  # due in, and work as a part of the supply until then
+        st.floats(0.0, 50.0),  # time that passes
+        st.none() | st.tuples(st.integers(0, 30), st.floats(0.0, 1.0)),  # which ends, and the part that is undone
     ),
-    max_size=40,
+    min_size=1,
+    max_size=8,
 )
 windows = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 100), st.integers(1, 2)), max_size=4)
 
@@ -131,24 +133,24 @@ def test_the_index_says_what_a_walk_over_all_promises_says(todo, rate, booked):
     literal, shares = Literal(rate, [tuple(span) for span in spans]), Shares()
     shares.put_in_force(0.0, Tenancy(max_share=0.5), 2.0 * rate)
     shares.reserve("a", 0.0, spans)
-    for k, (what, first, second) in enumerate(todo):
+    made = 0
+    for asked, wait, ending in todo:
         account = shares.account("a", literal.now)
-        if what == "wait":
-            literal.advance(literal.now + first)
-        elif what == "end" and str(first) in literal.work:
-            due, work = literal.work[str(first)]
-            whole = shares.bookings[str(first)].work
-            undone = int(100 * second)
-            literal.work[str(first)] = due, max(0.0, work - undone / 100 * whole)
-            shares.end(str(first), undone)
-        elif what == "ask":
-            due = literal.now + first
-            near = abs(account.spare(due) - second) < 1e-4
-            assert near or account.fits(due, second) == literal.fits(due, second)
-            assert near or account.fits_at(rate, due, second) == literal.fits(due, second)
-            if literal.fits(due, second) and not near:
-                shares.book(str(k), "a", literal.now, due=due, work=second, units=100)
-                literal.work[str(k)] = due, second
+        for ahead, part in asked:
+            due, made = literal.now + ahead, made + 1
+            work = part * literal.supply(due)
+            near = abs(account.spare(due) - work) < 1e-4
+            assert near or account.fits(due, work) == literal.fits(due, work)
+            assert near or account.fits_at(rate, due, work) == literal.fits(due, work)
+            if literal.fits(due, work):
+                shares.book(str(made), "a", literal.now, due=due, work=work, units=100)
+                literal.work[str(made)] = due, work
+        if ending and (uid := str(ending[0])) in literal.work:
+            due, work = literal.work[uid]
+            undone, whole = int(100 * ending[1]), shares.bookings[uid].work
+            literal.work[uid] = due, max(0.0, work - undone / 100 * whole)
+            shares.end(uid, undone)
+        literal.advance(literal.now + wait)
 
 
 real = st.lists(
