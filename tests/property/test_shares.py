@@ -4,7 +4,6 @@ A divisible job within its share is refused only for chunks that already run, fo
 So without set-ups (and the margin), and with work that can be begun anew at any time, none is.
 """
 
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -33,9 +32,10 @@ FINE = 1e-3
 @st.composite
 def splits(draw):
     """Shares of three namespaces that add up to at most 100 %."""
-    parts = draw(st.lists(st.integers(5, 50), min_size=3, max_size=3))
-    assume(sum(parts) <= 100)
-    return dict(zip(NAMES, (part / 100 for part in parts), strict=True))
+    first = draw(st.integers(20, 60))
+    second = draw(st.integers(10, 90 - first))
+    third = draw(st.integers(10, 100 - first - second))
+    return dict(zip(NAMES, (first / 100, second / 100, third / 100), strict=True))
 
 
 asks = st.lists(
@@ -156,12 +156,12 @@ def test_the_index_says_what_a_walk_over_all_promises_says(todo, rate, booked):
 real = st.lists(
     st.tuples(
         st.sampled_from(NAMES),
-        st.integers(1, 120),  # units
-        st.integers(10, 150),  # deadline
+        st.sampled_from([0.2, 0.5, 0.8, 0.9, 1.0, 1.2]),  # of its share until then
+        st.integers(20, 150),  # deadline
         st.integers(0, 30),  # time until the next one
-        st.booleans(),  # processors.min
+        st.sampled_from([1, 1, 1, 1, 2]),  # processors.min
     ),
-    min_size=1,
+    min_size=3,
     max_size=12,
 )
 
@@ -175,10 +175,9 @@ def test_a_job_within_its_share_is_refused_only_for_what_is_named(split, nodes, 
     for n in range(nodes):
         w.node(f"n{n}", cpu=1)
     w.tick()
-    promised = defaultdict(float)
-    for k, (namespace, units, ahead, gap, together) in enumerate(wanted):
-        uid = f"j{k}"
-        least = min(2, nodes, units) if together else 1
+    for k, (namespace, part, ahead, gap, asked) in enumerate(wanted):
+        uid, units = f"j{k}", max(2, int(part * split[namespace] * nodes * (ahead - 4)))
+        least = min(asked, nodes)
         w.apply(
             job(
                 uid,
@@ -195,8 +194,6 @@ def test_a_job_within_its_share_is_refused_only_for_what_is_named(split, nodes, 
         note(f"{w.now}: {uid} of {namespace}: {answer}")
         if answer.reason == reasons.INFEASIBLE_CAPACITY and least == 1:
             assert _fits_ideally(w, uid), "neither chunks that run nor set-ups are in the way"
-        elif answer.reason == reasons.FEASIBLE:
-            promised[namespace] += units
         w.run(w.now + gap)
     for uid, record in w.records.items():
         if record.promise is not None and record.finished is not None:
