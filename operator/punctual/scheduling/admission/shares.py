@@ -51,6 +51,8 @@ class Account:
         self._steps: tuple[Floats, Floats, Floats] | None = None
         """Starts, ends and processors of the windows, where they do not overlap; None: there is none."""
         self._work = SlackIndex()
+        self._asked: tuple[float, float, float] | None = None
+        """The last due time that was asked about, with the answer of the index; None: it has changed since."""
 
     def __len__(self) -> int:
         return len(self._work)
@@ -75,7 +77,7 @@ class Account:
         """Let the ideal processor work until now. A promise that is due then is over, whatever is left of it."""
         if now <= self.at:
             return
-        done, self.at = self.supply(now), now
+        done, self.at, self._asked = self.supply(now), now, None
         while len(self._work):
             order, length, _ = next(iter(self._work))
             spent = min(length, done)
@@ -87,16 +89,22 @@ class Account:
 
     def spare(self, due: float) -> float:
         """Return the processor seconds that may still be promised until a time; below 0: too much is."""
-        before, least = self._work.around((due, inf, ""))
+        before, least = self._around(due)
         return min(self.supply(due) - before, least)
+
+    def _around(self, due: float) -> tuple[float, float]:
+        """Return the work that is due until a time, and the least slack behind it."""
+        if self._asked is None or self._asked[0] != due:
+            self._asked = due, *self._work.around((due, inf, ""))
+        return self._asked[1:]
 
     def fits(self, due: float, work: float) -> bool:
         """Whether so many processor seconds more may be promised until a time."""
         return work <= self.spare(due) + self._near(due)
 
-    def fits_at(self, rate: float, due: float, work: float) -> bool:
-        """Whether they might be if the part had another size. It looks at each promise."""
-        entries = sorted([(order[0], length) for order, length in self] + [(due, work)])
+    def fits_at(self, rate: float, due: float, work: float, *, but: Turn | None = None) -> bool:
+        """Whether they might be if the part had this size, without one promise. It looks at each of them."""
+        entries = sorted([(order[0], length) for order, length in self if order != but] + [(due, work)])
         dues, lengths = (np.array(column) for column in zip(*entries, strict=True))
         slack = self._supplies(rate, dues) - np.cumsum(lengths)
         return bool((slack >= -self._near(due))[dues >= due].all())
@@ -105,9 +113,10 @@ class Account:
         return 2.0 * tolerance(due) * max(1.0, self.rate)
 
     def add(self, order: Turn, work: float) -> None:
-        """Add a promise. The key must be new, and begins with the due time."""
-        before, _ = self._work.around(order)
+        """Add a promise. Its key begins with the due time, and is behind all others with the same."""
+        before, _ = self._around(order[0])
         self._work.insert(order, work, self.supply(order[0]) - before - work)
+        self._asked = None
 
     def left(self, order: Turn) -> float:
         """Return the processor seconds that are left of a promise on the account."""
@@ -121,6 +130,7 @@ class Account:
         left = self.left(order)
         if left <= 0.0:
             return
+        self._asked = None
         if left <= work:
             self._work.remove(order)
         else:
@@ -154,7 +164,7 @@ class Account:
         self._calendar = Calendar(windows)
         columns = [np.array(column, dtype=np.float64) for column in zip(*self._calendar.windows(), strict=True)]
         self._steps = (columns[0], columns[1], columns[2]) if columns else None
-        before, self._work = list(self), SlackIndex()
+        before, self._work, self._asked = list(self), SlackIndex(), None
         for order, length in before:
             self.add(order, length)
 
@@ -182,7 +192,7 @@ class Account:
         return max(most, float((left / (capacity * (dues - now))).max()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Limit:
     """What may be promised to one namespace at one time."""
 
@@ -212,8 +222,9 @@ class Limit:
         setup, work = demand.cost.setup, demand.work
         seconds = due - self.now - setup
         processors = ceil(work / seconds) if seconds > 0.0 else 1
-        processors = min(max(1, demand.least, processors), max(1, demand.ranges.total))
-        return work + processors * setup + demand.reduce
+        if processors > 1 or demand.least > 1:
+            processors = min(max(demand.least, processors), max(1, demand.ranges.total))
+        return work + max(1, processors) * setup + demand.reduce
 
     def spare(self, demand: Demand) -> float:
         """Return the processor seconds that are left of the share until a demand is due."""
@@ -342,7 +353,8 @@ class Shares:
         booking = self.bookings[uid]
         if due == booking.order[0] or (account := self.account(booking.namespace, now)) is None:
             return
-        order = due, *booking.order[1:]
+        self._made += 1
+        order = due, float(self._made), uid
         if (left := account.left(booking.order)) > 0.0:
             account.take_off(booking.order, left)
             account.add(order, left)
@@ -353,12 +365,7 @@ class Shares:
         booking, account = self.bookings.get(uid), limit.account
         if booking is None or account is None:
             return True
-        left = account.left(booking.order)
-        account.take_off(booking.order, left)
-        fits = account.fits(due, left)
-        if left > 0.0:
-            account.add(booking.order, left)
-        return fits
+        return account.fits_at(account.rate, due, account.left(booking.order), but=booking.order)
 
     def end(self, uid: str, undone: int) -> None:
         """Take a promise that has ended off the books. So many of its units will not be done.

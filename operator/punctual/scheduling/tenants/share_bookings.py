@@ -65,14 +65,14 @@ class ShareBookings:
             work += limit.work(demand) if demand else 0.0
             shares.book(uid, st.job.namespace, now, due=self.due(st), work=work, units=undone(st))
 
-    def promise(self, now: float, st: JobState, demand: Demand) -> None:
+    def promise(self, now: float, st: JobState, limit: Limit | None, demand: Demand) -> None:
         """Put a new promise on the account of its namespace."""
-        limit = self.limit(st.job, now)
-        if limit.account is not None:
-            uid, namespace = st.job.uid, st.job.namespace
-            self.state.shares.end(uid, undone(st))
-            units = undone(st)
-            self.state.shares.book(uid, namespace, now, due=demand.due, work=limit.work(demand), units=units)
+        if limit is None or limit.account is None:
+            return
+        uid, shares, units = st.job.uid, self.state.shares, undone(st)
+        shares.end(uid, units)
+        shares.book(uid, limit.namespace, now, due=demand.due, work=limit.work(demand), units=units)
+        shares.touched.pop(uid, None)  # it is up to date
 
     def take_back(self, uid: str) -> None:
         """Take a promise that was not made after all off the account."""
