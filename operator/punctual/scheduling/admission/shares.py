@@ -34,94 +34,64 @@ Floats = NDArray[np.float64]
 
 
 class Account:
-    """The promises of one namespace on its part of the pool.
-
-    rate   processors of that part, a fraction
-    at     time up to which the ideal processor has worked
+    """The promises of one namespace on its part of the pool, a number of ``rate`` processors (a fraction).
 
     The slack of a promise is how much less work than possible is promised until its due time. While there is work, time
     takes as much off the work as off what is possible, so slacks stay as they are.
+
+    Most promises fit by sums alone, even if all that is promised were due before. Those are not put into the index
+    before something else is asked of the account: so a decision costs a few additions, not an insertion.
     """
 
     def __init__(self, rate: float, at: float) -> None:
         self.rate = rate
-        self.at = at
         self.windows: tuple[BookedSpan, ...] = ()
         self._calendar = Calendar()
         self._steps: tuple[Floats, Floats, Floats] | None = None
         """Starts, ends and processors of the windows, where they do not overlap; None: there is none."""
-        self._work = SlackIndex()
-        self._asked: tuple[float, float, float] | None = None
-        """The last due time that was asked about, with the answer of the index; None: it has changed since."""
-
-    def __len__(self) -> int:
-        return len(self._work)
+        self._now = self._at = at
+        """The present, and the time up to which the ideal processor has worked in the index."""
+        self._index = SlackIndex()
+        self._coming: list[tuple[Turn, float]] = []
+        """Promises that are not in the index yet."""
+        self._total, self._least = 0.0, inf
+        """Work of all promises, and a slack that none is below."""
 
     def __iter__(self) -> Iterator[tuple[Turn, float]]:
         """Yield each promise's key and the processor seconds that are left of it on the account, by due time."""
-        return ((order, length) for order, length, _ in self._work)
-
-    def supply(self, until: float) -> float:
-        """Return the processor seconds that the part does until a time, without those of its windows."""
-        if self._steps is None:
-            return self.rate * (until - self.at)
-        return float(self._supplies(self.rate, np.array([until]))[0])
-
-    def _supplies(self, rate: float, until: Floats) -> Floats:
-        found = rate * (until - self.at)
-        for start, end, count in zip(*self._steps, strict=True) if self._steps else ():
-            found = found - min(count, rate) * np.maximum(0.0, np.minimum(end, until) - max(start, self.at))
-        return found
+        self._settle()
+        return ((order, length) for order, length, _ in self._index)
 
     def advance(self, now: float) -> None:
         """Let the ideal processor work until now. A promise that is due then is over, whatever is left of it."""
-        if now <= self.at:
-            return
-        done, self.at, self._asked = self.supply(now), now, None
-        while len(self._work):
-            order, length, _ = next(iter(self._work))
-            spent = min(length, done)
-            if spent < length and order[0] > now:
-                self._work.shorten(order, length - spent, spent=spent)
-                return
-            self._work.remove(order, spent=spent)
-            done -= spent
-
-    def spare(self, due: float) -> float:
-        """Return the processor seconds that may still be promised until a time; below 0: too much is."""
-        before, least = self._around(due)
-        return min(self.supply(due) - before, least)
-
-    def _around(self, due: float) -> tuple[float, float]:
-        """Return the work that is due until a time, and the least slack behind it."""
-        if self._asked is None or self._asked[0] != due:
-            self._asked = due, *self._work.around((due, inf, ""))
-        return self._asked[1:]
+        self._now = max(self._now, now)
 
     def fits(self, due: float, work: float) -> bool:
         """Whether so many processor seconds more may be promised until a time."""
-        return work <= self.spare(due) + self._near(due)
+        return self._surely_fits(due, work) or work <= self.spare(due) + self._near(due)
 
-    def fits_at(self, rate: float, due: float, work: float, *, but: Turn | None = None) -> bool:
-        """Whether they might be if the part had this size, without one promise. It looks at each of them."""
-        entries = sorted([(order[0], length) for order, length in self if order != but] + [(due, work)])
-        dues, lengths = (np.array(column) for column in zip(*entries, strict=True))
-        slack = self._supplies(rate, dues) - np.cumsum(lengths)
-        return bool((slack >= -self._near(due))[dues >= due].all())
-
-    def _near(self, due: float) -> float:
-        return 2.0 * tolerance(due) * max(1.0, self.rate)
+    def spare(self, due: float) -> float:
+        """Return the processor seconds that may still be promised until a time; below 0: too much is."""
+        self._settle()
+        before, least = self._index.around((due, inf, ""))
+        return min(self._supply(due) - before, least)
 
     def add(self, order: Turn, work: float) -> None:
         """Add a promise. Its key begins with the due time, and is behind all others with the same."""
-        before, _ = self._around(order[0])
-        self._work.insert(order, work, self.supply(order[0]) - before - work)
-        self._asked = None
+        if self._surely_fits(order[0], work):
+            self._coming.append((order, work))
+            slack = self._supply(order[0]) - self._total - work
+            self._total, self._least = self._total + work, min(self._least - work, slack)
+            return
+        self._settle()
+        self._insert(order, work)
+        self._total, self._least = self._total + work, self._index.least
 
     def left(self, order: Turn) -> float:
         """Return the processor seconds that are left of a promise on the account."""
+        self._settle()
         try:
-            return self._work.length(order)
+            return self._index.length(order)
         except KeyError:
             return 0.0
 
@@ -130,11 +100,18 @@ class Account:
         left = self.left(order)
         if left <= 0.0:
             return
-        self._asked = None
         if left <= work:
-            self._work.remove(order)
+            self._index.remove(order)
         else:
-            self._work.shorten(order, left - work)
+            self._index.shorten(order, left - work)
+        self._total, self._least = max(0.0, self._total - min(left, work)), self._index.least
+
+    def fits_at(self, rate: float, due: float, work: float, *, but: Turn | None = None) -> bool:
+        """Whether they might be if the part had this size, without one promise. It looks at each of them."""
+        entries = sorted([(order[0], length) for order, length in self if order != but] + [(due, work)])
+        dues, lengths = (np.array(column) for column in zip(*entries, strict=True))
+        slack = self._supplies(rate, dues) - np.cumsum(lengths)
+        return bool((slack >= -self._near(due))[dues >= due].all())
 
     def behind_all(self, work: float) -> float:
         """Return a due time at which so many processor seconds fit behind all promises; inf: there is none."""
@@ -142,31 +119,29 @@ class Account:
             return inf
         entries = list(self)
         needed = work + sum(length for _, length in entries)
-        low = high = self.at + needed / self.rate
+        low = high = self._at + needed / self.rate
         if self._steps is not None:
             starts, ends, counts = self._steps
-            high += float(((ends - np.maximum(starts, self.at)) * np.minimum(counts, self.rate)).sum()) / self.rate
+            high += float(((ends - np.maximum(starts, self._at)) * np.minimum(counts, self.rate)).sum()) / self.rate
         while high - low > 1.0:
             middle = (low + high) / 2.0
-            low, high = (low, middle) if self.supply(middle) >= needed else (middle, high)
+            low, high = (low, middle) if self._supply(middle) >= needed else (middle, high)
         return max([high, *(order[0] for order, _ in entries[-1:])])
-
-    def dues(self) -> Iterable[float]:
-        """Return the due times of all promises."""
-        return (order[0] for order, _ in self)
 
     def resize(self, rate: float, windows: Iterable[BookedSpan]) -> None:
         """Let the part have another size, and these windows, from now on."""
         windows = tuple(windows)
         if (rate, windows) == (self.rate, self.windows):
             return
+        before = list(self)
         self.rate, self.windows = rate, windows
         self._calendar = Calendar(windows)
         columns = [np.array(column, dtype=np.float64) for column in zip(*self._calendar.windows(), strict=True)]
         self._steps = (columns[0], columns[1], columns[2]) if columns else None
-        before, self._work, self._asked = list(self), SlackIndex(), None
+        self._index = SlackIndex()
         for order, length in before:
-            self.add(order, length)
+            self._insert(order, length)
+        self._least = self._index.least
 
     def free_in(self, start: float, end: float) -> float:
         """Return the processors of the part that no window has, at the worst moment of a time."""
@@ -174,8 +149,9 @@ class Account:
 
     def keeps_with(self, window: BookedSpan) -> bool:
         """Whether all promises would still fit if a window took its processors."""
-        start = max(window.start, self.at)
-        for order, _, slack in self._work:
+        self._settle()
+        start = max(window.start, self._at)
+        for order, _, slack in self._index:
             lost = window.processors * max(0.0, min(window.end, order[0]) - start)
             if lost > 0.0 and slack < lost - self._near(order[0]):
                 return False
@@ -183,13 +159,56 @@ class Account:
 
     def promised(self, now: float, capacity: float) -> float:
         """Return the part of the whole pool that is promised: the most until any of the due times, or in a window."""
-        entries = [(order[0], length) for order, length in self if order[0] > now]
+        self.advance(now)
+        entries = [(order[0], length) for order, length in self]
         most = self._calendar.most(now, inf) / capacity if self._steps else 0.0
         if not entries:
             return most
         dues, lengths = (np.array(column) for column in zip(*entries, strict=True))
-        left = np.maximum(0.0, np.cumsum(lengths) - max(0.0, self.supply(now)))
-        return max(most, float((left / (capacity * (dues - now))).max()))
+        return max(most, float((np.cumsum(lengths) / (capacity * (dues - self._at))).max()))
+
+    def _surely_fits(self, due: float, work: float) -> bool:
+        """Whether work fits by sums alone. In windows, and after a time without work, these are not enough."""
+        if self._steps is not None or self.rate * (self._now - self._at) > self._total:
+            return False
+        return work <= min(self.rate * (due - self._at) - self._total, self._least)
+
+    def _settle(self) -> None:
+        """Bring the index up to date."""
+        for order, work in self._coming:
+            self._insert(order, work)
+        self._coming.clear()
+        if self._at == self._now:
+            return
+        done, self._at = self._supply(self._now), self._now
+        while len(self._index):
+            order, length, _ = next(iter(self._index))
+            spent = min(length, done)
+            if spent < length and order[0] > self._now:
+                self._index.shorten(order, length - spent, spent=spent)
+                break
+            self._index.remove(order, spent=spent)
+            done -= spent
+        self._total, self._least = self._index.total, self._index.least
+
+    def _insert(self, order: Turn, work: float) -> None:
+        before, _ = self._index.around((order[0], inf, ""))
+        self._index.insert(order, work, self._supply(order[0]) - before - work)
+
+    def _supply(self, until: float) -> float:
+        """Return the processor seconds that the part does until a time, without those of its windows."""
+        if self._steps is None:
+            return self.rate * (until - self._at)
+        return float(self._supplies(self.rate, np.array([until]))[0])
+
+    def _supplies(self, rate: float, until: Floats) -> Floats:
+        found = rate * (until - self._at)
+        for start, end, count in zip(*self._steps, strict=True) if self._steps else ():
+            found = found - min(count, rate) * np.maximum(0.0, np.minimum(end, until) - max(start, self._at))
+        return found
+
+    def _near(self, due: float) -> float:
+        return 2.0 * tolerance(due) * max(1.0, self.rate)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -373,6 +392,8 @@ class Shares:
         What was done stays on the account for as long as the ideal processor needs.
         """
         if (booking := self.bookings.pop(uid, None)) is not None and booking.namespace in self.accounts:
+            if not undone and booking.units:
+                return
             part = min(1.0, undone / booking.units) if booking.units else 1.0
             self.accounts[booking.namespace].take_off(booking.order, part * booking.work)
 

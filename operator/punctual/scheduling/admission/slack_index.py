@@ -108,6 +108,16 @@ class SlackIndex:
         rest = self._least[b + 1 :]
         return ahead, min(least, float(_least(rest))) if rest.size else least
 
+    @property
+    def least(self) -> float:
+        """The least slack of all; inf if there is no job."""
+        return float(_least(self._least)) if self._blocks else inf
+
+    @property
+    def total(self) -> float:
+        """The length of all jobs, seconds."""
+        return float(_sum(self._lengths))
+
     def insert(self, order: Turn, length: float, slack: float) -> None:
         """Add a job and subtract its length from all slacks behind it."""
         if not self._blocks:

@@ -1,9 +1,7 @@
 """Spec and record of a pool."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 from punctual.control.miss_ratio import MissCount
@@ -15,7 +13,7 @@ Admission = Literal["Exact", "Fast", "Hybrid", "Utilization"]
 Hold = Literal["None", "Taint", "Placeholder"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tenancy:
     """How namespaces share a pool. A share is a part of the pool's capacity, in (0, 1]."""
 
@@ -26,13 +24,12 @@ class Tenancy:
     horizon: float = math.inf
     """Seconds from now within which a promised deadline must lie."""
 
-    @cached_property
-    def _by_namespace(self) -> Mapping[str, float]:
-        return dict(self.own)
-
     def share_of(self, namespace: str) -> float:
         """Return the share of a namespace."""
-        return self._by_namespace.get(namespace, self.max_share)
+        for name, share in self.own:
+            if name == namespace:
+                return share
+        return self.max_share
 
     @property
     def limits_shares(self) -> bool:

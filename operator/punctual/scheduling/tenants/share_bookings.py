@@ -69,9 +69,12 @@ class ShareBookings:
         """Put a new promise on the account of its namespace."""
         if limit is None or limit.account is None:
             return
-        uid, shares, units = st.job.uid, self.state.shares, undone(st)
-        shares.end(uid, units)
-        shares.book(uid, limit.namespace, now, due=demand.due, work=limit.work(demand), units=units)
+        uid, shares = st.job.uid, self.state.shares
+        if uid in shares.bookings:
+            shares.end(uid, undone(st))
+        shares.book(
+            uid, limit.namespace, now, due=demand.due, work=limit.work(demand), units=demand.ranges.total or undone(st)
+        )
         shares.touched.pop(uid, None)  # it is up to date
 
     def take_back(self, uid: str) -> None:
