@@ -211,7 +211,7 @@ class Account:
         return 2.0 * tolerance(due) * max(1.0, self.rate)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """What may be promised to one namespace at one time."""
 
