@@ -23,7 +23,7 @@ class Metric(NamedTuple):
     """Upper bounds of a histogram, in the metric's unit."""
 
 
-TENANTS: Final = 20
+TENANTS: Final = 16
 """Pairs of pool and namespace with series of their own. Later ones share the namespace `OTHERS`."""
 OTHERS: Final = "_others"
 

@@ -303,7 +303,7 @@ class Shares:
         self.bookings: dict[str, Booking] = {}
         """By job's uid."""
         self.touched: dict[str, None] = {}
-        """Uids of jobs whose records may have changed since the accounts were last brought up to date."""
+        """Uids of jobs with records that may have changed since the accounts were last brought up to date."""
         self._made = 0
 
     def touch(self, uid: str) -> None:
