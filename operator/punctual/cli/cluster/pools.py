@@ -5,7 +5,7 @@ The plan of a pool is rebuilt from statuses, as ``punctual plan`` does.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -24,7 +24,7 @@ from punctual.view.elapsed import clock
 from punctual.view.pools import PoolSummary, pool_of
 
 SHOWN = 4
-"""Shares of a pool in the table. JSON has all."""
+"""Shares of a pool that are shown. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def pools(names: Sequence[str], state: ClusterState, *, output: str) -> None:
         print(json.dumps([_document(line, views[line.name]) for line in lines]))
         return
     shown = table(lines, views, now, wide=output == "wide") if lines else Text("there is no pool yet", "dim")
-    tables.show(shown, *([Text(note, "yellow")] if note else []))
+    tables.show(shown, *shares(views), *([Text(note, "yellow")] if note else []))
 
 
 def _outlook(snapshot: Snapshot, name: str, now: float) -> PoolOutlook | None:
@@ -90,10 +90,9 @@ def _outlook(snapshot: Snapshot, name: str, now: float) -> PoolOutlook | None:
 def table(lines: Sequence[PoolSummary], views: dict[str, PoolOutlook | None], now: float, *, wide: bool) -> Table:
     """Return the table of pools with what their plans say; None: nothing is known of a plan."""
     bounds = any(pool.bound is not None for pool in lines)
-    shares = any(view is not None and view.shares for view in views.values())
     more = ["nodes", "cpu", "hold", *(["bound"] if bounds else []), "queue"] if wide else []
     columns = ["pool", "processors", "running", "promised", "free", "free for", "next end"]
-    table = tables.grid([*columns, "reserved", *(["shares"] if shares else []), "scarcest", "ready", *more])
+    table = tables.grid([*columns, "reserved", "scarcest", "ready", *more])
     for pool in lines:
         view = views[pool.name]
         bound = ["" if pool.bound is None else f"{pool.bound:.3g}"] if bounds else []
@@ -107,7 +106,6 @@ def table(lines: Sequence[PoolSummary], views: dict[str, PoolOutlook | None], no
             _free_for(pool, view, now),
             "" if view is None or view.next_end is None else clock(max(0.0, view.next_end - now)),
             "" if view is None else _reserved(view, now),
-            *(["" if view is None else _shares(view.shares)] if shares else []),
             pool.scarcest,
             tables.ready(pool),
             *([*rest, str(pool.queue)] if wide else []),
@@ -128,11 +126,15 @@ def _reserved(view: PoolOutlook, now: float) -> str:
     return ", ".join(parts)
 
 
-def _shares(found: Sequence[ShareUse]) -> str:
-    """Return what is promised of the shares that are used most; a pool may have many."""
-    most = sorted(found, key=lambda use: (-use.promised / use.share, use.namespace))
-    shown = [f"{use.namespace} {100 * use.promised:.3g}% of {100 * use.share:.4g}%" for use in most[:SHOWN]]
-    return ", ".join([*shown, f"{len(most) - SHOWN} more"] if len(most) > SHOWN else shown)
+def shares(views: Mapping[str, PoolOutlook | None]) -> Iterator[Text]:
+    """Yield a line for each pool with shares: what is promised of those that are used most. A pool may have many."""
+    for pool, view in views.items():
+        if view is None or not view.shares:
+            continue
+        most = sorted(view.shares, key=lambda use: (-use.promised / use.share, use.namespace))
+        shown = [f"{use.namespace} {100 * use.promised:.3g}% of {100 * use.share:.4g}%" for use in most[:SHOWN]]
+        more = [f"{len(most) - SHOWN} more"] if len(most) > SHOWN else []
+        yield Text(f"promised of {pool}: {', '.join([*shown, *more])}")
 
 
 def _document(pool: PoolSummary, view: PoolOutlook | None) -> Json:
