@@ -239,3 +239,44 @@ def test_jobs_inside_a_window_are_in_the_share_of_the_window():
     assert reserve(w, "r0", "a", 100.0, 120.0, 2) == YES
     assert ask(w, "inside", "a", units=15, deadline=180.0, reservation="") == YES
     assert ask(w, "a2", "a", units=30, deadline=180.0) == NO
+
+
+def test_of_jobs_that_are_tested_together_no_more_fit_a_share_than_one_by_one():
+    """Those with earlier deadlines come later, so they fit only before other placements: a step tests many at once."""
+    w = world(nodes=8)
+    for k in range(60):
+        deadline = 1000.0 - 10 * k
+        w.apply(job(f"a{k}", namespace="a", units=100, deadline=deadline, arrival=k / 100, theta_cp=0.0))
+        w.apply(job(f"b{k}", namespace="b", units=20, deadline=deadline, arrival=k / 100, theta_cp=0.0))
+    w.tick()
+    answers = {uid: record.admitted[:2] for uid, record in w.records.items()}
+    assert [answers[f"b{k}"] for k in range(60)] == [YES] * 60
+    promised = [k for k in range(60) if answers[f"a{k}"] == YES]
+    assert {answers[f"a{k}"] for k in range(60)} == {YES, NO}
+    for until in (1000.0 - 10 * k for k in range(60)):
+        assert 100 * sum(1000.0 - 10 * k <= until for k in promised) <= 4 * until
+    assert len(promised) == 40
+
+
+def test_an_account_follows_processors_that_come_and_go():
+    w = world()
+    assert ask(w, "a0", "a", units=190, deadline=100.0) == YES
+    assert ask(w, "a1", "a", units=100, deadline=100.0) == NO
+    for n in range(4):
+        w.node(f"more-{n}", cpu=1)
+    w.tick()
+    assert ask(w, "a2", "a", units=100, deadline=100.0) == YES
+    w.node("half", cpu=4, speed=2.0)  # as two of the others
+    w.tick()
+    assert ask(w, "a3", "a", units=130, deadline=100.0) == YES
+    assert ask(w, "a4", "a", units=100, deadline=100.0) == NO
+
+
+def test_what_a_job_would_be_offered_now_is_within_its_share():
+    w = world()
+    ask(w, "a0", "a", units=150, deadline=100.0)
+    quote = w.pool.quote(w.now, job("x", namespace="a", units=100, deadline=100.0, theta_cp=0.0))
+    assert not quote.fits()
+    assert quote.earliest_deadline() == pytest.approx(125.0, abs=0.01)
+    other = w.pool.quote(w.now, job("x", namespace="b", units=100, deadline=100.0, theta_cp=0.0))
+    assert other.fits()

@@ -219,7 +219,7 @@ class Decisions:
         self.lifecycle.refuse(now, st, answer.reason, message)
         if st.record.ended:
             return
-        if answer.by_time:
+        if answer.by_time and answer.reason != reasons.SHARE_USED_UP:
             self.state.misses.turn_away()
         if answer.by_time and self.offers:
             self.state.searches.ask(st.job.uid, a.demand)
