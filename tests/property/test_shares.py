@@ -70,7 +70,7 @@ def test_work_within_shares_fits_the_pool_if_it_is_done_by_deadline(split, proce
         plan, missed = Plan.of(places, Timeline(np.full(processors, now)), [demand(*one) for one in left.values()])
         assert not missed
         assert PlanTest(plan).fits(asked), f"{uid} of {namespace} is within its share"
-        shares.book(uid, namespace, now, due=due, work=asked.work, units=asked.ranges.total)
+        shares.book(uid, shares.limit(namespace, now), deadline=due, due=due, work=asked.work, units=asked.ranges.total)
         left[uid] = uid, due, asked.work
         now = _done(left, now, gap, processors)
 
@@ -143,7 +143,7 @@ def test_the_index_says_what_a_walk_over_all_promises_says(todo, rate, booked):
             assert near or account.fits(due, work) == literal.fits(due, work)
             assert near or account.fits_at(rate, due, work) == literal.fits(due, work)
             if literal.fits(due, work):
-                shares.book(str(made), "a", literal.now, due=due, work=work, units=100)
+                shares.book(str(made), shares.limit("a", literal.now), deadline=due, due=due, work=work, units=100)
                 literal.work[str(made)] = due, work
         if ending and (uid := str(ending[0])) in literal.work:
             due, work = literal.work[uid]

@@ -211,7 +211,7 @@ def is_due_beyond_the_horizon(a: JobToTest) -> Rejected | None:
 
 def exceeds_its_share(a: JobToTest) -> Rejected | None:
     """Refuse a job that would take more of the pool than the share of its namespace."""
-    if a.limit is None or a.limit.fits(a.demand):
+    if a.limit is None or a.limit.within_share(a.demand):
         return None
     asked, spare = a.limit.work(a.demand), a.limit.spare(a.demand)
     left = f"{span(spare)} of that are left" if spare > 0.0 else "nothing of that is left"

@@ -192,8 +192,7 @@ class Account:
         self._total, self._least = self._index.total, self._index.least
 
     def _insert(self, order: Turn, work: float) -> None:
-        before, _ = self._index.around((order[0], inf, ""))
-        self._index.insert(order, work, self._supply(order[0]) - before - work)
+        self._index.insert_behind(order, work, self._supply(order[0]))
 
     def _supply(self, until: float) -> float:
         """Return the processor seconds that the part does until a time, without those of its windows."""
@@ -251,12 +250,14 @@ class Limit:
 
     def in_time(self, deadline: float) -> bool:
         """Whether a deadline is not too far ahead."""
-        return deadline <= self.latest + tolerance(self.latest)
+        return deadline <= self.latest
 
     def fits(self, demand: Demand) -> bool:
         """Whether neither the horizon nor the share refuses a demand."""
-        if not self.in_time(demand.due + demand.kept_back):
-            return False
+        return self.in_time(demand.due + demand.kept_back) and self.within_share(demand)
+
+    def within_share(self, demand: Demand) -> bool:
+        """Whether the share is enough for a demand."""
         return self.account is None or self.account.fits(demand.due, self.work(demand))
 
     def fits_with(self, more: int, demand: Demand) -> bool:
@@ -287,6 +288,7 @@ class Booking(NamedTuple):
 
     namespace: str
     order: Turn
+    deadline: float
     work: float
     """Processor seconds when it was booked ..."""
     units: int
@@ -298,6 +300,8 @@ class Shares:
 
     def __init__(self) -> None:
         self.tenancy = Tenancy()
+        self.active = False
+        """Whether any namespace may have less than the whole pool."""
         self.capacity = 0.0
         self.accounts: dict[str, Account] = {}
         self.bookings: dict[str, Booking] = {}
@@ -305,10 +309,12 @@ class Shares:
         self.touched: dict[str, None] = {}
         """Uids of jobs with records that may have changed since the accounts were last brought up to date."""
         self._made = 0
+        self._limits: dict[str, Limit] = {}
+        """Limits of namespaces at the time that was asked about last."""
 
     def touch(self, uid: str) -> None:
         """Note that a job's record may have changed."""
-        if self.tenancy.limits_shares:
+        if self.active:
             self.touched[uid] = None
 
     def put_in_force(self, now: float, tenancy: Tenancy, capacity: float) -> bool:
@@ -316,7 +322,8 @@ class Shares:
         if tenancy == self.tenancy and capacity == self.capacity:
             return False
         anew = tenancy != self.tenancy
-        self.tenancy, self.capacity = tenancy, capacity
+        self.tenancy, self.active, self.capacity = tenancy, tenancy.limits_shares, capacity
+        self._limits.clear()
         for namespace, account in list(self.accounts.items()):
             account.advance(now)
             if tenancy.share_of(namespace) < 1.0:
@@ -329,10 +336,10 @@ class Shares:
 
     def account(self, namespace: str, now: float) -> Account | None:
         """Return the account of a namespace as it is now; None: it may have all of the pool."""
-        share = self.tenancy.share_of(namespace)
-        if share >= 1.0:
-            return None
         if (found := self.accounts.get(namespace)) is None:
+            share = self.tenancy.share_of(namespace)
+            if share >= 1.0:
+                return None
             found = self.accounts[namespace] = Account(share * self.capacity, now)
         found.advance(now)
         return found
@@ -349,7 +356,9 @@ class Shares:
 
     def limit(self, namespace: str, now: float, *, inside: bool = False) -> Limit:
         """Return what may be promised to a namespace now. ``inside``: in a reserved window, which has its share."""
-        return Limit(
+        if not inside and (known := self._limits.get(namespace)) is not None and known.now == now:
+            return known
+        limit = Limit(
             namespace=namespace,
             now=now,
             latest=now + self.tenancy.horizon,
@@ -357,27 +366,30 @@ class Shares:
             capacity=self.capacity,
             account=None if inside else self.account(namespace, now),
         )
+        if not inside:
+            self._limits[namespace] = limit
+        return limit
 
-    def book(self, uid: str, namespace: str, now: float, *, due: float, work: float, units: int) -> None:
+    def book(self, uid: str, limit: Limit, *, deadline: float, due: float, work: float, units: int) -> None:
         """Put a promise on the account of its namespace, if that has one."""
-        if (account := self.account(namespace, now)) is None:
+        if limit.account is None:
             return
         self._made += 1
         order = due, float(self._made), uid
-        account.add(order, work)
-        self.bookings[uid] = Booking(namespace, order, work, units)
+        limit.account.add(order, work)
+        self.bookings[uid] = Booking(limit.namespace, order, deadline, work, units)
 
-    def move(self, uid: str, now: float, due: float) -> None:
-        """Give a promise another due time."""
+    def move(self, uid: str, now: float, *, deadline: float, due: float) -> None:
+        """Give a promise another deadline."""
         booking = self.bookings[uid]
-        if due == booking.order[0] or (account := self.account(booking.namespace, now)) is None:
+        if (account := self.account(booking.namespace, now)) is None:
             return
         self._made += 1
         order = due, float(self._made), uid
         if (left := account.left(booking.order)) > 0.0:
             account.take_off(booking.order, left)
             account.add(order, left)
-        self.bookings[uid] = booking._replace(order=order)
+        self.bookings[uid] = booking._replace(order=order, deadline=deadline)
 
     def may_move(self, uid: str, limit: Limit, due: float) -> bool:
         """Whether a promise may be due earlier by the share of its namespace. Nothing changes."""

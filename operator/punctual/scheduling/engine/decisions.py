@@ -96,7 +96,7 @@ class Decisions:
         are tested again in the order of arrival. So a refused job was tested alone, behind all jobs before it.
         """
         group = [first]
-        self._book(now, first)
+        self._book(first)
         while self.state.waiting and len(group) < self.together:
             entry = self.state.waiting[0]
             st = self._next_waiting()
@@ -107,7 +107,7 @@ class Decisions:
                 heapq.heappush(self.state.waiting, entry)
                 break
             group.append(application)
-            self._book(now, application)
+            self._book(application)
         before = self.state.plan  # it may have been made again for the nodes of one of them
         plan = before.insert_all(a.demand for a in group)
         if isinstance(plan, Plan):
@@ -191,12 +191,12 @@ class Decisions:
         self._promise(now, st, answer)
         if not st.job.dry_run:
             self.state.schedule.add(answer)
-            self._book(now, application)
+            self._book(application)
         return answer.placements
 
-    def _book(self, now: float, a: JobToTest) -> None:
+    def _book(self, a: JobToTest) -> None:
         """Put a promise on the account of its namespace."""
-        self.shares.promise(now, self.state.jobs[a.job.uid], a.limit, a.demand)
+        self.shares.promise(self.state.jobs[a.job.uid], a.limit, a.demand)
 
     def _what_runs(self, now: float, st: JobState, a: JobToTest) -> Rejected | None:
         """Reject a job with units that run without a promise, if they end too late or are the last."""

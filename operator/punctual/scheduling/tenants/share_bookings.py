@@ -57,24 +57,24 @@ class ShareBookings:
         if st is None or st.state != "Promised" or st.cost is None or st.job.reservation is not None:
             if st is not None:
                 shares.end(uid, undone(st))
-        elif uid in shares.bookings:
-            shares.move(uid, now, self.due(st))
-        elif shares.tenancy.share_of(st.job.namespace) < 1.0:
-            demand, limit = self.demand(st, now), self.limit(st.job, now)
+        elif (booking := shares.bookings.get(uid)) is not None:
+            if booking.deadline != st.job.deadline:
+                shares.move(uid, now, deadline=st.job.deadline, due=self.due(st))
+        elif (limit := self.limit(st.job, now)).account is not None:
+            demand = self.demand(st, now)
             work = sum(max(0.0, chunk.promised_end - now) for chunk in st.record.chunks)
             work += limit.work(demand) if demand else 0.0
-            shares.book(uid, st.job.namespace, now, due=self.due(st), work=work, units=undone(st))
+            shares.book(uid, limit, deadline=st.job.deadline, due=self.due(st), work=work, units=undone(st))
 
-    def promise(self, now: float, st: JobState, limit: Limit | None, demand: Demand) -> None:
+    def promise(self, st: JobState, limit: Limit | None, demand: Demand) -> None:
         """Put a new promise on the account of its namespace."""
         if limit is None or limit.account is None:
             return
         uid, shares = st.job.uid, self.state.shares
         if uid in shares.bookings:
             shares.end(uid, undone(st))
-        shares.book(
-            uid, limit.namespace, now, due=demand.due, work=limit.work(demand), units=demand.ranges.total or undone(st)
-        )
+        units = demand.ranges.total or undone(st)
+        shares.book(uid, limit, deadline=st.job.deadline, due=demand.due, work=limit.work(demand), units=units)
         shares.touched.pop(uid, None)  # it is up to date
 
     def take_back(self, uid: str) -> None:

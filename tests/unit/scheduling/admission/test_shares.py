@@ -117,7 +117,7 @@ def test_a_namespace_with_all_of_the_pool_has_no_account():
 
 def test_an_edit_of_shares_keeps_what_is_promised_on_the_account():
     made = shares()
-    made.book("j", "team", 0.0, due=100.0, work=300.0, units=10)
+    made.book("j", made.limit("team", 0.0), deadline=100.0, due=100.0, work=300.0, units=10)
     assert made.put_in_force(0.0, Tenancy(max_share=0.25), 8.0)
     assert made.account("team", 0.0).spare(100.0) == pytest.approx(-100.0)
     made.end("j", undone=5)
