@@ -280,7 +280,7 @@ class PoolSpec(PoolSelectors):
             list[NamespaceShare],
             Field(max_length=64),
             SchemaRule(
-                "self.all(s, self.exists_one(other, other.namespace == s.namespace))",
+                "self.all(s, self.exists_one(other, other.__namespace__ == s.__namespace__))",  # a reserved word of CEL
                 "name each namespace once",
                 lambda shares: len({s.namespace for s in shares}) == len(shares),
             ),
