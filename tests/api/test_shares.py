@@ -10,7 +10,6 @@ from punctual.notation.duration import parse_time
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
 World, condition, replica = OPERATOR["World"], OPERATOR["condition"], OPERATOR["replica"]
-TEAM = "team-b"
 
 
 class Neighbour(World):
@@ -76,7 +75,6 @@ async def test_no_team_gets_more_than_its_share_whichever_replica_leads(world, n
 
     shares = [{"namespace": world.namespace, "maxShare": "100%"}]
     await world.client.patch_merge(POOLS.path(name=world.pool), {"spec": {"namespaceShares": shares}})
-    status = await world.status(again)
     edit = {"spec": {"deadline": "2h"}}
     await world.client.patch_merge(JOBS.path(namespace=world.namespace, name=again["metadata"]["name"]), edit)
     await world.answered(again, "Feasible")
