@@ -54,8 +54,8 @@ class Account:
         self._index = SlackIndex()
         self._coming: list[tuple[Turn, float]] = []
         """Promises that are not in the index yet."""
-        self._total, self._least = 0.0, inf
-        """Work of all promises, and a slack that none is below."""
+        self._total = 0.0
+        """Work of all promises."""
 
     def __iter__(self) -> Iterator[tuple[Turn, float]]:
         """Yield each promise's key and the processor seconds that are left of it on the account, by due time."""
@@ -80,12 +80,10 @@ class Account:
         """Add a promise. Its key begins with the due time, and is behind all others with the same."""
         if self._surely_fits(order[0], work):
             self._coming.append((order, work))
-            slack = self._supply(order[0]) - self._total - work
-            self._total, self._least = self._total + work, min(self._least - work, slack)
-            return
-        self._settle()
-        self._insert(order, work)
-        self._total, self._least = self._total + work, self._index.least
+        else:
+            self._settle()
+            self._insert(order, work)
+        self._total += work
 
     def left(self, order: Turn) -> float:
         """Return the processor seconds that are left of a promise on the account."""
@@ -104,7 +102,7 @@ class Account:
             self._index.remove(order)
         else:
             self._index.shorten(order, left - work)
-        self._total, self._least = max(0.0, self._total - min(left, work)), self._index.least
+        self._total = max(0.0, self._total - min(left, work))
 
     def fits_at(self, rate: float, due: float, work: float, *, but: Turn | None = None) -> bool:
         """Whether they might be if the part had this size, without one promise. It looks at each of them."""
@@ -141,7 +139,6 @@ class Account:
         self._index = SlackIndex()
         for order, length in before:
             self._insert(order, length)
-        self._least = self._index.least
 
     def free_in(self, start: float, end: float) -> float:
         """Return the processors of the part that no window has, at the worst moment of a time."""
@@ -168,10 +165,13 @@ class Account:
         return max(most, float((np.cumsum(lengths) / (capacity * (dues - self._at))).max()))
 
     def _surely_fits(self, due: float, work: float) -> bool:
-        """Whether work fits by sums alone. In windows, and after a time without work, these are not enough."""
+        """Whether work fits even if all that is promised were due before: then what is due later fits behind it.
+
+        In windows, and after a time without work, sums are not enough.
+        """
         if self._steps is not None or self.rate * (self._now - self._at) > self._total:
             return False
-        return work <= min(self.rate * (due - self._at) - self._total, self._least)
+        return work <= self.rate * (due - self._at) - self._total
 
     def _settle(self) -> None:
         """Bring the index up to date."""
@@ -189,7 +189,7 @@ class Account:
                 break
             self._index.remove(order, spent=spent)
             done -= spent
-        self._total, self._least = self._index.total, self._index.least
+        self._total = self._index.total
 
     def _insert(self, order: Turn, work: float) -> None:
         self._index.insert_behind(order, work, self._supply(order[0]))

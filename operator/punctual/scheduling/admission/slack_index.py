@@ -109,11 +109,6 @@ class SlackIndex:
         return ahead, min(least, float(_least(rest))) if rest.size else least
 
     @property
-    def least(self) -> float:
-        """The least slack of all; inf if there is no job."""
-        return float(_least(self._least)) if self._blocks else inf
-
-    @property
     def total(self) -> float:
         """The length of all jobs, seconds."""
         return float(_sum(self._lengths))
