@@ -243,11 +243,13 @@ def test_jobs_inside_a_window_are_in_the_share_of_the_window():
 
 def test_of_jobs_that_are_tested_together_no_more_fit_a_share_than_one_by_one():
     """Those with earlier deadlines come later, so they fit only before other placements: a step tests many at once."""
-    w = world(nodes=8)
+    w = world(Tenancy(max_share=0.5, own=(("c", 1.0),)), nodes=8)
     for k in range(60):
         deadline = 1000.0 - 10 * k
         w.apply(job(f"a{k}", namespace="a", units=100, deadline=deadline, arrival=k / 100, theta_cp=0.0))
         w.apply(job(f"b{k}", namespace="b", units=20, deadline=deadline, arrival=k / 100, theta_cp=0.0))
+        if k % 7 == 6:  # it fits nowhere, and those that are tested with it are tested again
+            w.apply(job(f"c{k}", namespace="c", units=9000, deadline=deadline, arrival=k / 100, theta_cp=0.0))
     w.tick()
     answers = {uid: record.admitted[:2] for uid, record in w.records.items()}
     assert [answers[f"b{k}"] for k in range(60)] == [YES] * 60

@@ -49,7 +49,9 @@ def test_work_that_is_promised_is_on_the_account_for_as_long_as_its_part_of_the_
     made.advance(10.0)
     assert made.left((100.0, 0.0, "a")) == pytest.approx(40.0)
     assert made.spare(100.0) == pytest.approx(140.0)
+    made = account(2.0, a=(100.0, 60.0))
     made.advance(40.0)  # it was done after 30 s, and the part had nothing to do for 10 s
+    assert not made.fits(100.0, 121.0)
     assert list(made) == []
     assert made.spare(100.0) == pytest.approx(120.0)
 
