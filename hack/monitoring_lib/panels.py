@@ -257,6 +257,29 @@ POOLS = Dashboard(
             ),
         ),
         (
+            "Namespaces",
+            (
+                Panel(
+                    "Part of its share that is promised",
+                    "percentunit",
+                    (
+                        Query(
+                            f"{_gauge(names.SHARE_PROMISED, by='pool, namespace', fold='max')} > 0",
+                            "{{pool}} {{namespace}}",
+                        ),
+                    ),
+                    help="1: no more is promised to it. No value: nothing is, or it may have all of the pool.",
+                ),
+                Panel(
+                    "Processor time by kind",
+                    "s",
+                    (Query(_count(names.PROCESSOR_SECONDS, by="namespace, kind"), "{{namespace}} {{kind}}"),),
+                    "bars",
+                    help="Promised: when jobs and windows are promised. Used and Leftover: when chunks end.",
+                ),
+            ),
+        ),
+        (
             "Reservations",
             (
                 Panel(

@@ -23,7 +23,7 @@ class Metric(NamedTuple):
     """Upper bounds of a histogram, in the metric's unit."""
 
 
-TENANTS: Final = 28
+TENANTS: Final = 16
 """Pairs of pool and namespace with series of their own. Later ones share the namespace `OTHERS`."""
 OTHERS: Final = "_others"
 
@@ -102,6 +102,21 @@ STATISTICAL_MISSES: Final = Metric(
 )
 STATISTICAL_OPEN: Final = Metric(
     "punctual_statistical_open", "gauge", "Statistically admitted jobs that have not ended.", ("pool",)
+)
+PROCESSOR_SECONDS: Final = Metric(
+    "punctual_processor_seconds_total",
+    "counter",
+    "Processor time of a namespace, by kind. Promised: what its promised jobs need and its windows reserve, counted "
+    "when they are promised. Used: what chunks of promised work had. Leftover: what other chunks had, on processors "
+    "that no promise needed. The last two are counted when a chunk ends.",
+    (*_JOB, "kind"),
+)
+SHARE_PROMISED: Final = Metric(
+    "punctual_share_promised_ratio",
+    "gauge",
+    "Part of a namespace's share of the pool (maxShare, namespaceShares) that is promised to it. 1: the share is used "
+    "up. 0: nothing is promised, or it may have all of the pool.",
+    _JOB,
 )
 UTILIZATION_BOUND: Final = Metric(
     "punctual_utilization_bound",

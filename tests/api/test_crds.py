@@ -607,6 +607,16 @@ def test_a_pool_bounds_aligned_slices(kubectl):
     assert "from 1ms to 1s" in pool.edit(maxSlice="1500ms").stderr
 
 
+def test_a_pool_has_shares_of_namespaces_and_a_horizon_of_promises(kubectl):
+    pool = Object(kubectl, Pool, "shares")
+    spec = pool.read()["spec"]
+    assert (spec["maxShare"], spec["promiseHorizon"]) == ("100%", "4w")
+    many = [{"namespace": f"{'n' * 60}{n:03}", "maxShare": "1%"} for n in range(64)]
+    assert pool.edit(maxShare="12.5%", namespaceShares=many, promiseHorizon="10d").returncode == 0
+    assert "name each namespace once" in pool.edit(namespaceShares=[many[0], many[0]]).stderr
+    assert "must have at most 64 items" in pool.edit(namespaceShares=[*many, {**many[0], "namespace": "n"}]).stderr
+
+
 def test_short_name_and_category(kubectl):
     assert kubectl("get", "dj", check=True)
     assert kubectl("get", "tr", check=True)

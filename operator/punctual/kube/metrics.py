@@ -46,6 +46,7 @@ _ANSWERS = {
 """The usual answers to jobs."""
 _FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED
 """Faults of jobs themselves. No alert counts them, so rarer ones have no series before the first."""
+ProcessorTime = Literal["Promised", "Used", "Leftover"]
 _CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.NOT_STARTED
 """Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
 
@@ -65,6 +66,8 @@ class Metrics:
         self.jobs_failed = self._counter(names.JOBS_FAILED)
         self.statistical_kept = self._counter(names.STATISTICAL_KEPT)
         self.statistical_misses = self._counter(names.STATISTICAL_MISSES)
+        self.processor_seconds = self._counter(names.PROCESSOR_SECONDS)
+        self.share_promised = self._gauge(names.SHARE_PROMISED)
         self.finish_slack = self._histogram(names.FINISH_SLACK)
         self.margin_used = self._histogram(names.MARGIN_USED)
         self.offer_lateness = self._histogram(names.OFFER_LATENESS)
@@ -112,6 +115,9 @@ class Metrics:
             self.promises_kept.labels(*pair)
             self.statistical_kept.labels(*pair)
             self.statistical_misses.labels(*pair, reasons.LATE)
+            self.share_promised.labels(*pair)
+            for kind in get_args(ProcessorTime):
+                self.processor_seconds.labels(*pair, kind)
             for cause in _CAUSES:
                 self.misses.labels(*pair, cause)
             for fault in _FAULTS:
@@ -123,6 +129,15 @@ class Metrics:
         for cause in get_args(Cause):
             self.connections_closed.labels(port, cause)
         return lambda cause: self.connections_closed.labels(port, cause).inc()
+
+    def shares(self, pool: str, used: Mapping[str, float]) -> None:
+        """Set which part of its share of a pool is promised to each namespace; of others it is 0."""
+        found = {pair: 0.0 for pair in self._tenants if pair[0] == pool}
+        for namespace, part in used.items():
+            pair = self.tenant(pool, namespace)
+            found[pair] = max(part, found.get(pair, 0.0))
+        for pair, part in found.items():
+            self.share_promised.labels(*pair).set(part)
 
     def guest_decided(self, told: Decided) -> None:
         """Count a decision about a chunk of a guest job."""
@@ -140,7 +155,7 @@ class Metrics:
     def forget_pool(self, pool: str) -> None:
         """Remove a deleted pool from all gauges, because its last values must not stay."""
         self._watched.pop(pool, None)
-        for gauge in self._pools.values():
+        for gauge in (*self._pools.values(), self.share_promised):
             gauge.remove_by_labels({"pool": pool})
 
     def rate(self, namespace: str, name: str, values: Mapping[names.Metric, float | None]) -> None:
@@ -165,7 +180,7 @@ class Metrics:
         """Remove all pools and target rates: this replica no longer leads, and another exports their metrics."""
         self._watched.clear()
         self._shown_rates.clear()
-        for gauge in (*self._pools.values(), *self._rates.values()):
+        for gauge in (*self._pools.values(), *self._rates.values(), self.share_promised):
             gauge.clear()
 
     def watch(self, metric: names.Metric, ask: Callable[[], float]) -> None:

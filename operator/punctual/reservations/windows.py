@@ -79,6 +79,7 @@ class Windows:
     uid: str
     pool: str
     created: float
+    namespace: str = ""
     by_name: dict[str, ReservationWindow] = field(default_factory=dict)
     """By what the Pool calls each."""
     refusal: Refusal | None = None
@@ -170,6 +171,7 @@ class Windows:
             nodes = frozenset(share.node for share in window.nodes)
         return Reservation(
             uid=name,
+            namespace=self.namespace,
             arrival=self.created,
             start=window.start,
             end=window.end,

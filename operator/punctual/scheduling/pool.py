@@ -53,6 +53,7 @@ from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.scheduling.state.statuses import Statuses
 from punctual.scheduling.state.tracking import Tracking
+from punctual.scheduling.tenants.share_bookings import ShareBookings
 from punctual.scheduling.view import PoolView, Quote
 
 
@@ -79,11 +80,12 @@ class Pool:
         set_points = SetPointSender(state, planner)
         self._health = HealthChecks(state, lifecycle, set_points)
         self._transfers = TransferQueue(state)
-        self._decisions = Decisions(state, lifecycle, planner, mode, offers=offers)
-        self._reservations = AcceptedReservations(state, lifecycle, planner, dispatcher, mode, offers=offers)
+        shares = self._shares = ShareBookings(state, planner.demand, planner.due)
+        self._decisions = Decisions(state, lifecycle, planner, mode, shares, offers=offers)
+        self._reservations = AcceptedReservations(state, lifecycle, planner, dispatcher, mode, shares, offers=offers)
         self._tracking = Tracking(state)
         self._statuses = Statuses(state)
-        self._edits = Edits(state, lifecycle, mode)
+        self._edits = Edits(state, lifecycle, mode, shares)
         self._jobs = JobEvents(state, lifecycle)
         self._pods = PodEvents(state, lifecycle, dispatcher, set_points)
         self._nodes = NodeEvents(state, lifecycle)
@@ -121,6 +123,7 @@ class Pool:
         if not self._take_all(now, events):
             return
         self._reservations.take_up(now)
+        self._shares.follow(now)
         self._apply_edits(now)
         self._count_misses(now)
         if self._state.outdated.pods:
@@ -131,6 +134,7 @@ class Pool:
         if anew:
             self._reservations.mend(now)
             self._mode.replan(now)
+        self._shares.follow(now)
         self._reservations.answer(now)
         self._decisions.work(now, planned=anew)
 
@@ -199,7 +203,7 @@ class Pool:
         """Return what a job with a declared cost would be promised now, beside all others."""
         demand = self._planner.demand(JobState(job, job), now)
         assert demand is not None
-        return Quote(self._decisions.test(now), demand, now)
+        return Quote(self._decisions.test_for(now, job), demand, now)
 
     def check(self) -> None:
         """Raise InvariantError if the pool's state is inconsistent."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from punctual.control.miss_ratio import BoundSample
 from punctual.scheduling.admission import offers
 from punctual.scheduling.admission.schedule import ScheduleKind
+from punctual.scheduling.admission.shares import ShareUse
 from punctual.scheduling.model.job import JobRecord, Kind
 from punctual.scheduling.model.pool_spec import NodeProcessors
 from punctual.scheduling.model.processors import Place
@@ -199,6 +200,10 @@ class PoolView:
             reserved=ahead.open_at(now),
             next_window=_finite(ahead.begins_after(now)),
         )
+
+    def shares(self, now: float) -> Sequence[ShareUse]:
+        """Return what is promised to the namespaces with a share of the pool, by name."""
+        return self._state.shares.use(now)
 
     @property
     def reservations(self) -> Mapping[str, tuple[Place, ...]]:

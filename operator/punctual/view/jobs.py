@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 from punctual import reasons
 from punctual.labels import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, WORK
 from punctual.notation.duration import parse_duration, parse_time
+from punctual.scheduling.model.job import WITHOUT_PROMISE
 from punctual.view.changes import Change, Reset
 from punctual.view.conditions import NOTHING, ConditionView
 from punctual.view.pools import PoolSummary, pool_of
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
 """As ``status.state`` of a DivisibleJob."""
 OVER: frozenset[State] = frozenset({"Completed", "Missed", "Failed"})
-OFFERED: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP})
+OFFERED: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP, reasons.SHARE_USED_UP})
 """Refusals that an offer follows: another deadline or load might be accepted."""
 _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
 """The condition that explains a state. Of all others it is Admitted."""
@@ -124,7 +125,7 @@ class JobView:
     @property
     def goes_on(self) -> bool:
         """Whether it was refused, and runs on leftover capacity all the same."""
-        refused = self.conditions.get("Admitted", NOTHING).status == "False" and self.reason in OFFERED
+        refused = self.conditions.get("Admitted", NOTHING).status == "False" and self.reason in WITHOUT_PROMISE
         return refused and self.state in {"Waiting", "Running"}
 
     @property

@@ -136,8 +136,15 @@ def _refused(on: Subject) -> Iterator[str]:
     ago = "" if when is None else f" {span(max(0.0, on.now - when))} ago"
     where = "It was refused" if job.reason == reasons.POOL_NOT_FOUND else f"Pool {job.pool} refused it"
     yield said(f"{where}{ago}", job.reason, job.message)
-    if job.reason not in OFFERED:
-        return
+    if job.reason in OFFERED:
+        yield from _nearest(on)
+    if job.goes_on:
+        yield from _under_way(on)
+        yield from _on_leftovers(on, "It gets the processors that no promise needs.")
+
+
+def _nearest(on: Subject) -> Iterator[str]:
+    job = on.job
     if job.per_unit is not None and "processor time" not in job.message:
         work = job.units * job.per_unit
         yield (
@@ -148,9 +155,6 @@ def _refused(on: Subject) -> Iterator[str]:
     if on.pool is not None:
         yield from _load(on, on.pool)
     yield _offered(on)
-    if job.goes_on:
-        yield from _under_way(on)
-        yield from _on_leftovers(on, "It gets the processors that no promise needs.")
 
 
 def _offered(on: Subject) -> str:

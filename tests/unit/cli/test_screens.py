@@ -18,6 +18,7 @@ from punctual.view.changes import Change
 from punctual.view.guests import Rules, last_decision
 from punctual.view.history import ValueHistory
 from punctual.view.jobs import Board, job_of, pod_of
+from punctual.view.pools import pool_of
 from punctual.view.why import why as explain
 from punctual.view.why import why_guest_chunk
 
@@ -127,6 +128,27 @@ def test_why_of_guests(name):
     text = draw(f"why {name}", *why.parts(why.Explanation(f"demo/{name}", "Running", told, ())))
     assert text.startswith(f"demo/{name}  Running")
     assert ("n1 has been busy for" in text) == (name == "sums-100")
+
+
+def test_pools_with_shares():
+    shares = [{"namespace": "vision", "maxShare": "60%"}]
+    body = pool_body(maxShare="25%", namespaceShares=shares)
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("worker-1", 4.0)
+    w.tick()
+    w.apply(asked("primes", units=150, within=100, namespace="vision", theta_cp=0.0))
+    w.apply(asked("report", units=50, within=102, theta_cp=0.0))
+    w.tick()
+    found = state(w, body)
+    view = pools.outlook(Snapshot.of([found]).pool("main", now=NOW).view(), NOW)
+    (line,) = pools.shares({"main": view, "other": None})
+    assert line.plain == "promised of main: vision 38.3% of 60%, demo 12.5% of 25%"
+    document = pools._document(pool_of(found["items"][0]), view)
+    assert document["shares"][1] == {
+        "namespace": "vision",
+        "promised": pytest.approx(0.3827, abs=1e-3),
+        "maxShare": 0.6,
+    }
 
 
 def test_pools(run):

@@ -316,7 +316,6 @@ def test_only_what_works_can_be_chosen():
         "admission": ("Exact", "Fast", "Hybrid", "Utilization"),
         "network": ("Concurrent", "OnePort"),
     }
-    assert "max_share" not in fields
     assert get_args(DivisibleJobSpec.model_fields["class_"].annotation) == ("Guaranteed", "Guest")
 
 

@@ -166,3 +166,20 @@ def test_series_of_namespaces_are_bounded():
     kept = [line for line in metrics.text().decode().splitlines() if line.startswith("punctual_promises_kept_total{")]
     assert len(kept) == metric_names.TENANTS + 1
     assert f'punctual_promises_kept_total{{namespace="{metric_names.OTHERS}",pool="main"}} 30.0' in kept
+
+
+def share(metrics):
+    lines = [line for line in metrics.text().decode().splitlines() if line.startswith("punctual_share_promised_ratio{")]
+    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+
+
+def test_the_part_of_a_share_is_0_again_when_nothing_is_promised_and_goes_with_its_pool():
+    metrics = Metrics()
+    metrics.shares("main", {"a": 0.4, "b": 1.0})
+    assert share(metrics) == {"a": 0.4, "b": 1.0}
+    metrics.shares("main", {"b": 0.9})
+    assert share(metrics) == {"a": 0.0, "b": 0.9}
+    metrics.shares("main", {f"ns-{n}": n / 1000 for n in range(metric_names.TENANTS + 30)})
+    assert share(metrics)[metric_names.OTHERS] == (metric_names.TENANTS + 29) / 1000
+    metrics.forget_pool("main")
+    assert share(metrics) == {}

@@ -5,7 +5,7 @@ The plan of a pool is rebuilt from statuses, as ``punctual plan`` does.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -17,10 +17,14 @@ from punctual.cli.program import similar
 from punctual.errors import PunctualError
 from punctual.kube.snapshot import Snapshot
 from punctual.notation.duration import format_time
+from punctual.scheduling.admission.shares import ShareUse
 from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
 from punctual.view.pools import PoolSummary, pool_of
+
+SHOWN = 4
+"""Shares of a pool that are shown. JSON has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class PoolOutlook:
     """Processors that reservations hold now."""
     next_window: float | None
     """When the next window of a reservation begins."""
+    shares: Sequence[ShareUse]
+    """What is promised to namespaces with a share of the pool."""
 
 
 def outlook(view: PoolView, now: float) -> PoolOutlook:
@@ -53,6 +59,7 @@ def outlook(view: PoolView, now: float) -> PoolOutlook:
         next_end=min((piece.until for piece in running), default=None),
         reserved=ahead.reserved,
         next_window=ahead.next_window,
+        shares=view.shares(now),
     )
 
 
@@ -70,7 +77,7 @@ def pools(names: Sequence[str], state: ClusterState, *, output: str) -> None:
         print(json.dumps([_document(line, views[line.name]) for line in lines]))
         return
     shown = table(lines, views, now, wide=output == "wide") if lines else Text("there is no pool yet", "dim")
-    tables.show(shown, *([Text(note, "yellow")] if note else []))
+    tables.show(shown, *shares(views), *([Text(note, "yellow")] if note else []))
 
 
 def _outlook(snapshot: Snapshot, name: str, now: float) -> PoolOutlook | None:
@@ -119,10 +126,25 @@ def _reserved(view: PoolOutlook, now: float) -> str:
     return ", ".join(parts)
 
 
+def shares(views: Mapping[str, PoolOutlook | None]) -> Iterator[Text]:
+    """Yield a line for each pool with shares: what is promised of those that are used most. A pool may have many."""
+    for pool, view in views.items():
+        if view is None or not view.shares:
+            continue
+        most = sorted(view.shares, key=lambda use: (-use.promised / use.share, use.namespace))
+        shown = [f"{use.namespace} {100 * use.promised:.3g}% of {100 * use.share:.4g}%" for use in most[:SHOWN]]
+        more = [f"{len(most) - SHOWN} more"] if len(most) > SHOWN else []
+        yield Text(f"promised of {pool}: {', '.join([*shown, *more])}")
+
+
 def _document(pool: PoolSummary, view: PoolOutlook | None) -> Json:
     found = tables.pool_document(pool)
     if view is not None:
         times = {"freeUntil": view.next_start, "firstEnd": view.next_end, "nextWindow": view.next_window}
         found |= {"promisedJobs": view.promised, "reserved": view.reserved}
+        shares = [
+            {"namespace": u.namespace, "promised": round(u.promised, 4), "maxShare": u.share} for u in view.shares
+        ]
+        found |= {"shares": shares} if shares else {}
         found |= {name: format_time(at) for name, at in times.items() if at is not None}
     return found

@@ -143,6 +143,8 @@ class PoolActors(Actors[PoolCore, Event, PoolExecutor]):
         self._tools.metrics.begin_pool(pool)
 
         def gauges() -> dict[names.Metric, float]:
+            shares = core.view().shares(self._tools.now())
+            self._tools.metrics.shares(pool, {use.namespace: use.promised / use.share for use in shares})
             wanted = self._tools.promise_metrics.wanted(pool)
             return {**_gauges(mailbox, core.view().outlook(self._tools.now())), names.PROCESSORS_WANTED: wanted}
 

@@ -57,6 +57,7 @@ class PromiseMetrics:
                 self._undecided[known.owner.uid] = seen
         self._offered(known, before, record)
         self._begun(known, before, record)
+        self._spent(known, before, record)
         if record.ended and not before.ended and (promise := record.promise or before.promise):
             self._ended(known, record, promise)
 
@@ -76,10 +77,27 @@ class PromiseMetrics:
     def _begun(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
         uid, owner = known.owner.uid, known.owner
         if record.promise and not before.promise:
-            self._metrics.tenant(owner.pool, owner.namespace)
+            tenant = self._metrics.tenant(owner.pool, owner.namespace)
+            self._metrics.processor_seconds.labels(*tenant, "Promised").inc(_needed(known, record))
             self._promised[uid] = self._now()
         if record.started is not None and (at := self._promised.pop(uid, None)) is not None:
             self._metrics.first_chunk.labels(owner.pool).observe(max(0.0, record.started - at))
+
+    def _spent(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
+        """Count the processor time of chunks that have ended."""
+        if not before.chunks:
+            return
+        there = {chunk.key for chunk in record.chunks}
+        for chunk in before.chunks:
+            if chunk.key not in there:
+                kind = "Leftover" if chunk.leftover or before.promise is None else "Used"
+                tenant = self._metrics.tenant(known.owner.pool, known.owner.namespace)
+                spent = max(0.0, self._now() - chunk.created)
+                self._metrics.processor_seconds.labels(*tenant, kind).inc(spent)
+
+    def reserved(self, pool: str, namespace: str, seconds: float) -> None:
+        """Count the processor time of a window that was accepted."""
+        self._metrics.processor_seconds.labels(*self._metrics.tenant(pool, namespace), "Promised").inc(seconds)
 
     def _ended(self, known: KnownJob, record: JobRecord, promise: Promise) -> None:
         """Count the end of a job: a promise that was kept or broken, or a failure by its own fault."""
@@ -139,6 +157,16 @@ class PromiseMetrics:
                 names.PROGRESS: sum(r.done for _, r in kept) / asked if asked else 0.0,
             },
         )
+
+
+def _needed(known: KnownJob, record: JobRecord) -> float:
+    """Return the processor time that a new promise needs; 0 in a reserved window, which was counted itself."""
+    job, cost = known.term.job, record.cost
+    if job is None or cost is None or record.promise is None or job.reservation is not None:
+        return 0.0
+    left = job.units - record.completed.total
+    starts = left if job.unit_pods else record.promise.processors
+    return left * cost.per_unit + starts * cost.setup + (job.reduce_duration or 0.0)
 
 
 def _loose(record: JobRecord) -> bool:

@@ -274,6 +274,17 @@ ObjectName = Annotated[
 ]
 """Name of an object."""
 
+NamespaceName = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "maxLength": 63}),
+    spelled(
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "write the name of a namespace: lower-case letters, digits and '-', such as vision",
+        most=63,
+    ),
+]
+"""Name of a namespace."""
+
 PERCENT: Final = r"^(?:[0-9]|[1-9][0-9]|100)(?:\.[0-9]{1,6})?%$"
 
 

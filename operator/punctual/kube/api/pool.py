@@ -13,6 +13,7 @@ from punctual.kube.api.fields import (
     Duration,
     ExtendedResources,
     Memory,
+    NamespaceName,
     Percent,
     Period,
     SamplePeriod,
@@ -149,6 +150,19 @@ def _refused(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Sc
     )
 
 
+SHARE: Final = between_percent(1, 100, "50%")
+
+
+class NamespaceShare(ApiModel):
+    """The share of one namespace."""
+
+    namespace: NamespaceName
+    """The namespace. Required in `namespaceShares`."""
+    max_share: Annotated[Percent, SHARE]
+    """How much of the pool's capacity may be promised to it, in per cent: `"50%"`. From 1% to 100%. Required in
+    `namespaceShares`."""
+
+
 class NodeClass(ApiModel):
     """What a unit takes on the nodes of one class."""
 
@@ -255,6 +269,30 @@ class PoolSpec(PoolSelectors):
     own. Processors take what is due first as they become free, so `partition`, `assign` and `admission` do not matter;
     a reduce step, `processors.min` above 1 and reservations are refused. Needs `order: EDF`. Default: none, promises
     are certain."""
+    max_share: Annotated[Percent, SHARE] = 1.0
+    """How much of the pool's capacity may be promised to each namespace, in per cent: `"50%"`. For each deadline, the
+    promised work of the namespace that is due by then takes at most this share of the capacity until then; reservations
+    take theirs while they last. A job beyond it is refused with reason ShareUsedUp, and with `onRefusal: Continue` it
+    runs on what no promise needs. An edit changes nothing about promises that are made. From 1% to 100%, default
+    100%."""
+    namespace_shares: (
+        Annotated[
+            list[NamespaceShare],
+            Field(max_length=64),
+            SchemaRule(
+                "self.all(s, self.exists_one(other, other.__namespace__ == s.__namespace__))",  # a reserved word of CEL
+                "name each namespace once",
+                lambda shares: len({s.namespace for s in shares}) == len(shares),
+            ),
+        ]
+        | None
+    ) = None
+    """Namespaces with a share of their own instead of `maxShare`: `[{namespace: vision, maxShare: "60%"}]`. Shares may
+    add up to more than 100%; then a job within its share may still be refused for lack of capacity. At most 64.
+    Default: none."""
+    promise_horizon: Days = 28
+    """How far ahead a promised deadline may lie: whole days or weeks, such as `7d` or `4w`. A job with a later one is
+    refused with reason DeadlineTooFar. For windows of reservations, `reservations.horizon` says it. Default 4w."""
     network: Literal["Concurrent", "OnePort"] = "Concurrent"
     """How chunks get their input. Concurrent: each for itself, all at the same time. OnePort: one after the other, each
     at the full speed of the source, in the order of the plan; jobs declare how long that takes as `transferPerUnit`

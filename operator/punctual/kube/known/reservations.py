@@ -51,7 +51,7 @@ class KnownReservation(Described):
 
     def forget_term(self) -> None:
         """Forget what a term has read or decided."""
-        windows = Windows(self.uid, self.pool, self.metadata.creation_timestamp)
+        windows = Windows(self.uid, self.pool, self.metadata.creation_timestamp, self.metadata.namespace)
         self.term = ReservationInTerm(windows=windows)
 
 

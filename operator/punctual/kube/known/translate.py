@@ -24,6 +24,7 @@ from punctual.notation.duration import format_duration, format_time
 from punctual.profiles.learning import AskedSpeeds, Learned
 from punctual.profiles.samples import ByHand
 from punctual.profiles.samples import cost as profile_cost
+from punctual.reservations.recurrence import DAY
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     WITHOUT_PROMISE,
@@ -39,7 +40,7 @@ from punctual.scheduling.model.job import (
     Transfers,
 )
 from punctual.scheduling.model.node_rules import ANY_NODE, Fit
-from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec, Tenancy
 from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
 from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
@@ -201,6 +202,11 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
             partition=_RULES[spec.partition],
             assign=_ASSIGNMENTS[spec.assign],
             network=spec.network,
+        ),
+        tenancy=Tenancy(
+            max_share=spec.max_share,
+            own=tuple((share.namespace, share.max_share) for share in spec.namespace_shares or ()),
+            horizon=spec.promise_horizon * DAY,
         ),
         miss_set_point=spec.miss_ratio.target if spec.miss_ratio else None,
         sample_period=(spec.miss_ratio or api.MissRatioSpec()).period,
@@ -525,8 +531,15 @@ def pool_status(
             if applied.miss_set_point is None
             else api.MissRatioSpec(target=applied.miss_set_point, period=applied.sample_period),
             network=applied.discipline.network,
+            **_tenancy(applied.tenancy),
         ).manifest()
     return status
+
+
+def _tenancy(tenancy: Tenancy) -> Json:
+    own = [api.NamespaceShare(namespace=name, max_share=share) for name, share in tenancy.own]
+    horizon = {} if math.isinf(tenancy.horizon) else {"promise_horizon": round(tenancy.horizon / DAY)}
+    return {"max_share": tenancy.max_share, "namespace_shares": own or None, **horizon}
 
 
 def _miss_count(count: MissCount) -> Json:

@@ -148,6 +148,11 @@ def _pool(view: PoolView, reading: Reading, visible: Collection[str] | None) -> 
         "free": view.free,
         "scarcest": view.scarcest,
         "undecided": view.undecided,
+        "shares": [
+            [use.namespace, round(use.promised, 3), use.share]
+            for use in view.shares(reading.now)
+            if visible is None or use.namespace in visible
+        ],
         "rows": [[place.node, place.slot] for place in rows],
         "bars": [[index[bar.place], *bar[1:]] for bar in bars],
     }

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual import reasons
+from punctual.notation.duration import format_time
+from punctual.scheduling.admission.shares import Limit
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.node_rules import ANY_NODE, Exclusions
 from punctual.scheduling.model.wording import some, span
@@ -48,6 +50,8 @@ class JobToTest:
     excluded: Callable[[], Exclusions] = lambda: Exclusions("", 0)
     """Returns which of its rules exclude how many of the pool's nodes."""
     deleting: bool = False
+    limit: Limit | None = None
+    """What may be promised to its namespace; None: whatever the pool can do."""
     shared: bool = False
     """Pods share processors: a chunk runs until it is due."""
 
@@ -193,6 +197,38 @@ def ends_its_own_pods(a: JobToTest) -> Rejected | None:
     return Rejected(reasons.INVALID_SPEC, text)
 
 
+def is_due_beyond_the_horizon(a: JobToTest) -> Rejected | None:
+    """Refuse a deadline that is further ahead than the pool promises."""
+    if a.limit is None or a.limit.in_time(a.job.deadline):
+        return None
+    return Rejected(
+        reasons.DEADLINE_TOO_FAR,
+        f"spec.deadline: the deadline is {span(a.job.deadline - a.now)} away, and the pool promises deadlines at most "
+        f"{span(a.limit.latest - a.now)} ahead (its spec.promiseHorizon): the latest one that may be asked for now is "
+        f"{format_time(int(a.limit.latest))}",
+    )
+
+
+def exceeds_its_share(a: JobToTest) -> Rejected | None:
+    """Refuse a job that would take more of the pool than the share of its namespace."""
+    if a.limit is None or a.limit.within_share(a.demand):
+        return None
+    asked, spare = a.limit.work(a.demand), a.limit.spare(a.demand)
+    left = f"{span(spare)} of that are left" if spare > 0.0 else "nothing of that is left"
+    return Rejected(
+        reasons.SHARE_USED_UP,
+        f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)} take {span(asked)} of processor "
+        f"time; {share_of(a.limit)}, and {left} until then: {span(asked - spare)} too little",
+        by_time=True,
+    )
+
+
+def share_of(limit: Limit) -> str:
+    """Return what share a namespace has, for a message."""
+    part, of = f"{100 * limit.share:.4g}%", f"{limit.capacity:.4g} processor{'' if limit.capacity == 1.0 else 's'}"
+    return f"namespace {limit.namespace} may be promised {part} of {of} (maxShare of the pool)"
+
+
 CHECKS = (
     refused_at_the_door,
     pool_is_going,
@@ -203,6 +239,8 @@ CHECKS = (
     wants_more_processors_than_there_are,
     starts_too_late,
     ends_its_own_pods,
+    is_due_beyond_the_horizon,
+    exceeds_its_share,
 )
 
 

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual import reasons
+from punctual.scheduling.admission.application import share_of
 from punctual.scheduling.admission.exact import broken
+from punctual.scheduling.admission.shares import Limit
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
@@ -172,14 +174,19 @@ class BookedReservations:
         return float(self._end[self._end > at].min(initial=inf))
 
 
-def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> AcceptedReservation | Refused:
+def admit(
+    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float, limit: Limit | None = None
+) -> AcceptedReservation | Refused:
     """Return the places of the reservation and the plan that keeps every promise around it, or the first obstacle.
 
-    The plan's timeline contains the blackouts of `BookedReservations.on`.
+    The plan's timeline contains the blackouts of `BookedReservations.on`. ``limit``: what may be promised to its
+    namespace; None: whatever the pool can do.
     """
     where = _room(asked, ahead, plan, now)
     if isinstance(where, Refused):
         return where
+    if limit is not None and (why := exceeds_share(asked, where.size, limit)):
+        return Refused(reasons.SHARE_USED_UP, why)
     held = BookedReservation(asked, tuple(plan.places[i] for i in where.tolist()))
     timeline = replace(plan.timeline, blackouts=_with(plan, ahead, where, asked))
     kept = plan.retimed(timeline)
@@ -195,6 +202,21 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
         f"{some(where.size, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
         f"would break an earlier promise: {broken(plan.demands, missed[0], now)}",
     )
+
+
+def exceeds_share(asked: Reservation, processors: int, limit: Limit) -> str | None:
+    """Return why a window takes more than the share of its namespace, if it does."""
+    if (account := limit.account) is None:
+        return None
+    window = (
+        f"{some(processors, 'processor')} from {span(asked.start - limit.now)} on for {span(asked.end - asked.start)}"
+    )
+    free = account.free_in(asked.start, asked.end)
+    if processors > free + tolerance(1.0):
+        return f"{window}: {share_of(limit)}, and {max(0.0, free):.4g} of those are left in this time"
+    if not account.keeps_with(BookedSpan(asked.start, asked.end, processors)):
+        return f"{window}: {share_of(limit)}, and jobs of it that are promised need those by their deadlines"
+    return None
 
 
 def _with(plan: Plan, ahead: BookedReservations, where: NDArray[np.intp], asked: Reservation) -> Blackouts:
@@ -327,6 +349,7 @@ class _Starts(NamedTuple):
     ahead: BookedReservations
     plan: Plan
     now: float
+    limit: Limit | None
 
     def room(self, not_before: float) -> float:
         """Return the next start that fits beside other reservations; inf: there is none."""
@@ -335,7 +358,8 @@ class _Starts(NamedTuple):
 
     def fits(self, start: float) -> bool:
         """Whether the window is accepted at this start."""
-        return isinstance(admit(self.asked.at(start), self.ahead, self.plan, self.now), AcceptedReservation)
+        asked = self.asked.at(start)
+        return isinstance(admit(asked, self.ahead, self.plan, self.now, self.limit), AcceptedReservation)
 
     def some_later(self, start: float) -> Generator[None, None, float]:
         """Search a start that no job prevents, after one that a job prevents; inf: there is none."""
@@ -366,13 +390,16 @@ class _Starts(NamedTuple):
 
 
 def nearest(
-    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float
+    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float, limit: Limit | None = None
 ) -> Generator[None, None, float | None]:
     """Search the earliest accepted start, not before the requested one; None: there is none.
 
     A start one millionth nearer to now is not accepted. Each ``next`` costs at most one test, some 60 a round.
     """
-    starts = _Starts(asked, ahead, plan, now)
+    account = None if limit is None else limit.account
+    if account is not None and _number(asked, _there(asked, plan)) > account.rate + tolerance(1.0):
+        return None
+    starts = _Starts(asked, ahead, plan, now, limit)
     first = starts.room(asked.start)
     yield
     if first == inf or starts.fits(first):

@@ -108,6 +108,11 @@ class SlackIndex:
         rest = self._least[b + 1 :]
         return ahead, min(least, float(_least(rest))) if rest.size else least
 
+    @property
+    def total(self) -> float:
+        """The length of all jobs, seconds."""
+        return float(_sum(self._lengths))
+
     def insert(self, order: Turn, length: float, slack: float) -> None:
         """Add a job and subtract its length from all slacks behind it."""
         if not self._blocks:
@@ -117,8 +122,21 @@ class SlackIndex:
             self._size = 1
             return
         b = min(bisect_left(self._last, order), len(self._blocks) - 1)
+        self._insert(b, bisect_left(self._blocks[b].orders, order), order, length, slack)
+
+    def insert_behind(self, order: Turn, length: float, room: float) -> None:
+        """Add a job with a slack of ``room`` less the lengths of all jobs before it, and its own."""
+        if not self._blocks:
+            self.insert(order, length, room - length)
+            return
+        b = min(bisect_left(self._last, order), len(self._blocks) - 1)
         block = self._blocks[b]
         at = bisect_left(block.orders, order)
+        ahead = float(_sum(self._lengths[:b])) + float(_sum(block.lengths[:at]))
+        self._insert(b, at, order, length, room - ahead - length)
+
+    def _insert(self, b: int, at: int, order: Turn, length: float, slack: float) -> None:
+        block = self._blocks[b]
         block.insert(at, order, length, slack - self._later.item(b))
         self._size += 1
         self._last[b] = block.orders[-1]

@@ -12,6 +12,7 @@ from punctual import reasons
 from punctual.scheduling.admission.application import JobToTest, Rejected, objection
 from punctual.scheduling.admission.exact import accepted
 from punctual.scheduling.admission.larger_pool import LargerPool
+from punctual.scheduling.admission.limited import LimitedLargerPool
 from punctual.scheduling.admission.offers import VALID, Test
 from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.chunks import ledger
@@ -20,13 +21,14 @@ from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
-from punctual.scheduling.model.job import FurtherProcessors, JobRecord, Offer, Promise
+from punctual.scheduling.model.job import FurtherProcessors, Job, JobRecord, Offer, Promise
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.outage import closed, scarcest
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.scheduling.tenants.share_bookings import ShareBookings
 from punctual.theory.cost import Cost
 from punctual.verdict import Verdict
 
@@ -42,6 +44,7 @@ class Decisions:
     lifecycle: Lifecycle
     planner: Planner
     mode: AdmissionMode
+    shares: ShareBookings
     offers: bool = True
     """Whether an offer is searched for refused jobs."""
     together: int = 1
@@ -93,6 +96,7 @@ class Decisions:
         are tested again in the order of arrival. So a refused job was tested alone, behind all jobs before it.
         """
         group = [first]
+        self._book(first)
         while self.state.waiting and len(group) < self.together:
             entry = self.state.waiting[0]
             st = self._next_waiting()
@@ -103,6 +107,7 @@ class Decisions:
                 heapq.heappush(self.state.waiting, entry)
                 break
             group.append(application)
+            self._book(application)
         before = self.state.plan  # it may have been made again for the nodes of one of them
         plan = before.insert_all(a.demand for a in group)
         if isinstance(plan, Plan):
@@ -113,6 +118,7 @@ class Decisions:
             return len(plan)
         self.together //= 2
         for a in group:
+            self.shares.take_back(a.job.uid)
             self.state.ask(self.state.jobs[a.job.uid])
         return len(before)
 
@@ -150,6 +156,7 @@ class Decisions:
             closed=closed(self.state.processors, self.state.spec, now),
             excluded=lambda: eligibility.exclusions(st),
             deleting=self.state.request.deleting,
+            limit=self.shares.limit(job, now),
             shared=self.state.terms.shares,
         )
 
@@ -184,7 +191,12 @@ class Decisions:
         self._promise(now, st, answer)
         if not st.job.dry_run:
             self.state.schedule.add(answer)
+            self._book(application)
         return answer.placements
+
+    def _book(self, a: JobToTest) -> None:
+        """Put a promise on the account of its namespace."""
+        self.shares.promise(self.state.jobs[a.job.uid], a.limit, a.demand)
 
     def _what_runs(self, now: float, st: JobState, a: JobToTest) -> Rejected | None:
         """Reject a job with units that run without a promise, if they end too late or are the last."""
@@ -207,7 +219,7 @@ class Decisions:
         self.lifecycle.refuse(now, st, answer.reason, message)
         if st.record.ended:
             return
-        if answer.by_time:
+        if answer.by_time and answer.reason != reasons.SHARE_USED_UP:
             self.state.misses.turn_away()
         if answer.by_time and self.offers:
             self.state.searches.ask(st.job.uid, a.demand)
@@ -241,8 +253,12 @@ class Decisions:
         self.state.misses.accept(job.uid, outlook.demand.due + outlook.demand.kept_back)
 
     def test(self, now: float) -> Test:
-        """Return the admission test in force."""
+        """Return the admission test in force, whatever the limit of a namespace."""
         return self.state.schedule.test(now, lambda: self.planner.current(now))
+
+    def test_for(self, now: float, job: Job) -> Test:
+        """Return the admission test in force for a job."""
+        return self.shares.within(self.test(now), job, now)
 
     def search_offers(self, now: float) -> None:
         """Continue the searches for offers, a bounded number of tests. Decisions come first."""
@@ -250,9 +266,15 @@ class Decisions:
             return
 
         def larger(uid: str) -> LargerPool | None:
-            return self.mode.larger_pool(now, self.state.jobs[uid])
+            job = self.state.jobs[uid].job
+            pool, limit = self.mode.larger_pool(now, self.state.jobs[uid]), self.shares.limit(job, now)
+            return pool if pool is None or limit.is_void else LimitedLargerPool(pool, limit)
 
-        for uid, offer in self.state.searches.work(self.test(now), larger, now, size=len(self.state.plan)):
+        def test(uid: str) -> Test:
+            return self.shares.within(here, self.state.jobs[uid].job, now)
+
+        here = self.test(now)
+        for uid, offer in self.state.searches.work(test, larger, now, size=len(self.state.plan)):
             st = self.state.jobs.get(uid)
             if st is None or st.state not in {"Refused", "Leftover"}:
                 continue

@@ -15,6 +15,7 @@ from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.scheduling.tenants.share_bookings import ShareBookings
 from punctual.verdict import Verdict
 
 
@@ -25,6 +26,7 @@ class Edits:
     state: PoolState
     lifecycle: Lifecycle
     mode: AdmissionMode
+    shares: ShareBookings
 
     def apply(self, now: float, st: JobState) -> None:
         """Apply the edited spec as far as possible."""
@@ -91,7 +93,8 @@ class Edits:
             unit_pods=old.unit_pods,
         )
         if _tested(job) != _tested(old):
-            kept = self.mode.test_change(now, replace(st, job=fixed))
+            changed = replace(st, job=fixed)
+            kept = self.shares.objection(now, changed, old) or self.mode.test_change(now, changed)
             if isinstance(kept, str):
                 st.job = replace(
                     fixed,

@@ -10,6 +10,7 @@ from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.node_rules import NodeRules
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import LIVE, PoolState
+from punctual.scheduling.tenants.share_bookings import undone
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class JobEvents:
         self.state.searches.drop(uid)
         self.state.misses.leave(uid)
         self.state.unbook(uid)
+        self.state.shares.end(uid, undone(st))
         if self.state.schedule.counts_on_ends and (st.state in LIVE or st.record.chunks):
             self.state.outdated.work_changed()
         for chunk in st.record.chunks:

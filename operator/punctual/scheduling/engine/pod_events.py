@@ -70,7 +70,7 @@ class PodEvents:
             watch.moved = now
             if chunk.created < watch.running_since and not state.outdated.pods and not st.job.fetches:
                 start_up = watch.running_since - chunk.created
-                state.startups.add(st.job.uid, start_up)
+                state.pods.startups.add(st.job.uid, start_up)
                 if st.record.completed:
                     st.least_start_up = min(st.least_start_up, start_up)
         self._judge_pod(now, st, chunk, watch, pod)

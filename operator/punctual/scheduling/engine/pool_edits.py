@@ -41,7 +41,7 @@ class PoolEdits:
             state.put_in_force(spec)
             if record:
                 request.verdict = record.spec_applied
-                state.startups = StartupTimes(record.startups)
+                state.pods.startups = StartupTimes(record.startups)
                 state.misses.found = record.miss
                 state.holding.since = {n.name: n.held_since for n in record.nodes if n.held_since is not None}
                 new = record.observed_generation < event.spec.generation

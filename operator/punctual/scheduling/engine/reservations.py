@@ -17,6 +17,7 @@ from punctual.scheduling.admission.reservation_test import (
     BookedReservations,
     admit,
 )
+from punctual.scheduling.admission.shares import Limit
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.lifecycle import Lifecycle
@@ -33,6 +34,7 @@ from punctual.scheduling.state.job_state import expected_end
 from punctual.scheduling.state.offer_searches import TESTS
 from punctual.scheduling.state.outage import closed
 from punctual.scheduling.state.pool_state import PoolState
+from punctual.scheduling.tenants.share_bookings import ShareBookings
 from punctual.theory.tolerance import tolerance
 from punctual.verdict import Verdict
 
@@ -51,6 +53,7 @@ class AcceptedReservations:
     planner: Planner
     dispatcher: Dispatcher
     mode: AdmissionMode
+    shares: ShareBookings
     offers: bool = True
     """Whether another window is searched for refused reservations."""
     asked: dict[str, Reservation] = field(default_factory=dict)
@@ -190,13 +193,15 @@ class AcceptedReservations:
             )
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         plan = self.planner.current(now)
-        answer = admit(asked, state.ahead, plan, now)
+        self.shares.follow(now)  # one that was accepted before counts
+        limit = state.shares.limit(asked.namespace, now)
+        answer = admit(asked, state.ahead, plan, now, limit)
         if isinstance(answer, AcceptedReservation):
             state.ahead.book(answer.held)
             self.planner.adopt(answer.plan, now)
             return self._accepted(asked, len(answer.held.places)), answer.held.places
         if self.offers:
-            self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now)
+            self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now, limit)
         text, spec = answer.message, state.spec
         if left_out := closed(state.processors, spec, now):
             text = f"{text}; {left_out}"  # its numbers are those of the others
@@ -260,15 +265,15 @@ class AcceptedReservations:
 
 
 def _from_a_whole_second(
-    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float
+    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float, limit: Limit
 ) -> Generator[None, None, float | None]:
     """Search the nearest window that begins at a whole second, by `reservation_test.nearest`."""
     for _ in range(ROUNDS):
-        start = yield from reservation_test.nearest(asked, ahead, plan, now)
+        start = yield from reservation_test.nearest(asked, ahead, plan, now, limit)
         if start is None:
             return None
         asked = asked.at(math.ceil(start - tolerance(start)))
         yield
-        if isinstance(admit(asked, ahead, plan, now), AcceptedReservation):
+        if isinstance(admit(asked, ahead, plan, now, limit), AcceptedReservation):
             return asked.start
     return None

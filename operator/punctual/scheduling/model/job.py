@@ -21,7 +21,9 @@ OnMiss = Literal["Continue", "Stop"]
 OnRefusal = Literal["Stop", "Continue"]
 Retention = Literal["Failed", "All", "None"]
 Kind = Literal["Chunk", "Pilot", "Reduce", "Guest"]
-WITHOUT_PROMISE: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP})
+WITHOUT_PROMISE: Final = frozenset({
+    reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP, reasons.SHARE_USED_UP, reasons.DEADLINE_TOO_FAR,
+})  # fmt: skip
 """Reasons of a refusal with which a job may go on: it lacks a promise, and nothing else."""
 
 

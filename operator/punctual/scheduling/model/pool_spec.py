@@ -14,6 +14,30 @@ Hold = Literal["None", "Taint", "Placeholder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tenancy:
+    """How namespaces share a pool. A share is a part of the pool's capacity, in (0, 1]."""
+
+    max_share: float = 1.0
+    """Share of each namespace without one of its own."""
+    own: tuple[tuple[str, float], ...] = ()
+    """Namespaces with a share of their own."""
+    horizon: float = math.inf
+    """Seconds from now within which a promised deadline must lie."""
+
+    def share_of(self, namespace: str) -> float:
+        """Return the share of a namespace."""
+        for name, share in self.own:
+            if name == namespace:
+                return share
+        return self.max_share
+
+    @property
+    def limits_shares(self) -> bool:
+        """Whether any namespace has less than all of the pool."""
+        return self.max_share < 1.0 or any(share < 1.0 for _, share in self.own)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
     """Processors and the discipline that assigns them. CPU in cores, memory in bytes, times in seconds."""
 
@@ -45,6 +69,7 @@ class PoolSpec:
     """Share of accepted jobs that may miss: a controller moves the bound to hold it."""
     sample_period: float = 300.0
     """Sample period of that controller, seconds."""
+    tenancy: Tenancy = Tenancy()
     selectors: str = ""
     """Selectors of nodes and jobs, in the edge's format: the core does not read them, but an edit of them is in force,
     or refused, with the rest of the spec."""

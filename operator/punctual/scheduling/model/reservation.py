@@ -9,6 +9,7 @@ class Reservation:
     """R(Ra, Rs, n, Re, IOratio): a number of processors over [start, end), seconds on the caller's clock."""
 
     uid: str
+    namespace: str = ""
     arrival: float
     start: float
     end: float

@@ -9,6 +9,8 @@ from punctual.scheduling.placement.demand import Demand
 
 Larger = Callable[[str], LargerPool | None]
 """Returns the pool with further processors as it is now, for a refused job (uid); None: they do not help."""
+TestOf = Callable[[str], offers.Test]
+"""Returns the admission test for a refused job (uid)."""
 TESTS = 24
 """Admission tests that a step may spend on offers."""
 
@@ -43,7 +45,7 @@ class OfferSearches:
         self._demands.clear()
         self._search = self._for = None
 
-    def work(self, test: offers.Test, larger: Larger, now: float, *, size: int) -> Iterator[tuple[str, Offer]]:
+    def work(self, test: TestOf, larger: Larger, now: float, *, size: int) -> Iterator[tuple[str, Offer]]:
         """Spend one step's budget, which shrinks with the plan's ``size`` (placements); yield the offers found.
 
         A search continues under the plan and time it began with. With a plan that changes each second, it would never
@@ -53,7 +55,7 @@ class OfferSearches:
         while self._demands and budget > 0:
             if self._search is None:
                 self._for = next(iter(self._demands))
-                self._search = _search(test, larger(self._for), self._demands[self._for], now)
+                self._search = _search(test(self._for), larger(self._for), self._demands[self._for], now)
             try:
                 next(self._search)
                 budget -= 1

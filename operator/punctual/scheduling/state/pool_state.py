@@ -13,6 +13,7 @@ from typing import Any
 from punctual.scheduling.admission.exact import ExactSchedule
 from punctual.scheduling.admission.reservation_test import BookedReservations
 from punctual.scheduling.admission.schedule import Schedule
+from punctual.scheduling.admission.shares import Shares
 from punctual.scheduling.chunks.owner import Key
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk
@@ -85,6 +86,8 @@ class PodTable:
     """Uid of a pod that was told to end -> its processor's occupant, and the end of its grace period."""
     sending: set[Occupant] = field(default_factory=set)
     """Occupants that have a transfer turn and were not seen to have their input. Includes pods without a chunk."""
+    startups: StartupTimes = field(default_factory=StartupTimes)
+    """Seconds that pods took to start."""
 
 
 @dataclass(slots=True)
@@ -113,7 +116,7 @@ class PoolState:
     ahead: BookedReservations = field(default_factory=BookedReservations)
     """Accepted reservations."""
     misses: Misses = field(default_factory=Misses)
-    startups: StartupTimes = field(default_factory=StartupTimes)
+    shares: Shares = field(default_factory=Shares)
     searches: OfferSearches = field(default_factory=OfferSearches)
     holding: Holding = field(default_factory=Holding)
     outdated: Outdated = field(default_factory=Outdated)
@@ -150,7 +153,7 @@ class PoolState:
 
     def margin(self, cost: Cost) -> float:
         """Return by how many seconds the plan of a new job must end before its deadline."""
-        beyond = self.startups.beyond(cost.setup)
+        beyond = self.pods.startups.beyond(cost.setup)
         if self.spec.hold == "Placeholder" or self.holding.has_placeholders:  # also before a first start
             beyond = max(beyond, MAKING_ROOM)
         return self.spec.margin + beyond
@@ -264,6 +267,7 @@ class PoolState:
         self.outdated.record_changed()
         self.outbox.touched[st.job.uid] = None
         self.live.changed(st.job.uid)
+        self.shares.touch(st.job.uid)
 
 
 def _is_as_large(requests: Resources, share: Resources) -> bool:

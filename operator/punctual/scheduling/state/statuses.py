@@ -128,7 +128,7 @@ class Statuses:
             queue=len(self.state.waiting) + self._unbegun(),
             nodes=self.state.processors.lines(self.state.holding.since),
             miss=self.state.misses.count,
-            startups=tuple(self.state.startups.seen),
+            startups=tuple(self.state.pods.startups.seen),
         )
 
     def _unbegun(self) -> int:

@@ -10,8 +10,10 @@ from punctual import reasons
 from punctual.kube.actors.promise_metrics import PromiseMetrics
 from punctual.kube.known.jobs import JobInTerm
 from punctual.kube.metrics import Metrics
-from punctual.scheduling.model.job import FurtherProcessors, JobRecord, Offer, Promise
+from punctual.scheduling.model.job import Chunk, FurtherProcessors, JobRecord, Offer, Promise
 from punctual.scheduling.model.pool_spec import MissCount, PoolRecord
+from punctual.scheduling.model.ranges import Ranges
+from punctual.theory.cost import Cost
 from punctual.verdict import Verdict
 
 YES = Verdict("True", reasons.FEASIBLE, "")
@@ -116,6 +118,48 @@ def test_statistical_admission_is_counted_apart():
     late = admitted._replace(completed_condition=LATE, finished=130.0, on_track=off_track(reasons.LATE))
     assert Ledger().records(admitted, late).samples()["statistical_misses_total", *TENANT, "Late"] == 1
     assert not [key for key in kept if key[0].startswith(("promises_kept", "deadline", "finish_slack"))]
+
+
+def chunk(begin, **more):
+    return Chunk(
+        begin=begin, end=begin + 5, origin=begin + 5, node="n", attempt=1, created=10.0, promised_end=60.0, **more
+    )
+
+
+def seconds(ledger):
+    return {key[3]: value for key, value in ledger.samples().items() if key[0] == "processor_seconds_total"}
+
+
+def test_processor_time_is_counted_when_it_is_promised_and_when_chunks_end():
+    ledger, needs = Ledger(), PROMISED._replace(cost=Cost(3.0, theta_cp=2.0), completed=Ranges.of((0, 4)))
+    ledger.known.term.job = SimpleNamespace(
+        deadline=60.0, units=24, unit_pods=False, reduce_duration=5.0, reservation=None
+    )
+    ledger.records(JobRecord(), needs)
+    assert seconds(ledger) == {"Promised": 20 * 3.0 + 2 * 2.0 + 5.0}
+    ledger.records(needs._replace(chunks=(chunk(4), chunk(9), chunk(14, leftover=True))))
+    ledger.now = 35.0
+    ledger.records(needs._replace(chunks=(chunk(9), chunk(14, leftover=True))), needs._replace(chunks=(chunk(9),)))
+    assert seconds(ledger) == {"Promised": 69.0, "Used": 25.0, "Leftover": 25.0}
+    ledger.records(needs._replace(chunks=(chunk(9)._replace(end=12),)), needs._replace(finished=40.0))
+    assert seconds(ledger)["Used"] == 50.0
+
+
+def test_processor_time_without_a_promise_and_in_windows():
+    ledger, no = Ledger(), JobRecord(admitted=Verdict("False", reasons.SHARE_USED_UP, ""), goes_on=True)
+    ledger.records(no._replace(chunks=(chunk(0, leftover=True),)))
+    ledger.now = 20.0
+    ledger.records(no)
+    ledger.counts.reserved("main", "ns", 7200.0)
+    assert seconds(ledger) == {"Promised": 7200.0, "Leftover": 10.0}
+
+
+def test_a_job_inside_a_window_is_promised_nothing_beyond_it():
+    ledger = Ledger()
+    ledger.known.term.job = SimpleNamespace(
+        deadline=60.0, units=24, unit_pods=False, reduce_duration=None, reservation="r"
+    )
+    assert seconds(ledger.records(JobRecord(), PROMISED._replace(cost=Cost(3.0)))) == {}
 
 
 def test_an_answer_takes_from_when_the_job_was_first_seen_until_it_is_written():

@@ -44,7 +44,7 @@ from punctual.scheduling.model.job import (
     Promise,
     Transfers,
 )
-from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec, Tenancy
 from punctual.scheduling.model.ranges import Counts, RangeCount, Ranges
 from punctual.scheduling.model.resources import Resources
 from punctual.theory.cost import Cost
@@ -204,6 +204,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
         headroom=0.25,
         margin=5.0,
         feedback=True,
+        tenancy=Tenancy(horizon=28 * 86400.0),
         selectors='{"nodeSelector":{}}',
     )
 
@@ -211,6 +212,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
 times = st.integers(10**15, 4 * 10**15).map(lambda us: us / 1e6)
 spans = st.integers(0, 10**12).map(lambda us: us / 1e6)
 small = st.integers(0, 10**6)
+percents = st.integers(1, 100).map(lambda p: p / 100)
 further = st.builds(FurtherProcessors, st.integers(1, 10**6), times, times)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=40)
 verdicts = st.builds(
@@ -333,6 +335,12 @@ specs = st.builds(
         lambda amounts: Resources.of(amounts).others
     ),
     miss_set_point=maybe() | st.integers(1, 50).map(lambda p: p / 100),
+    tenancy=st.builds(
+        Tenancy,
+        max_share=percents,
+        own=st.lists(st.tuples(st.sampled_from("abc"), percents), max_size=3, unique_by=lambda one: one[0]).map(tuple),
+        horizon=st.sampled_from([1, 7, 999, 999 * 7]).map(lambda days: days * 86400.0),
+    ),
     discipline=st.builds(
         Discipline,
         order=st.just("EDF"),
@@ -388,6 +396,7 @@ shared = st.builds(
     memory=st.just(2**30),
     admission=st.just("Utilization"),
     pods_per_processor=st.integers(1, 16),
+    tenancy=st.just(Tenancy(horizon=86400.0)),
     selectors=st.just(SELECTORS),
 )
 
@@ -399,7 +408,8 @@ def test_a_pools_record_that_is_written_and_read_again_is_the_same(record, now):
 
 
 def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
-    spec = PoolSpec(name="main", generation=3, cpu=1.0, memory=2**30, selectors=SELECTORS)
+    tenancy = Tenancy(horizon=28 * 86400.0)
+    spec = PoolSpec(name="main", generation=3, cpu=1.0, memory=2**30, tenancy=tenancy, selectors=SELECTORS)
     record = PoolRecord(observed_generation=4, spec_applied=Verdict("False", "EditRefused", ""), applied=spec)
     status = pool_status(record, transition_times={}, now=0.0)
     back = to_pool_record("main", through_the_server(api.PoolStatus, status))

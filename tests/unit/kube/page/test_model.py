@@ -8,6 +8,7 @@ from shown import Shown, crowd
 from punctual.kube.page import model
 from punctual.kube.page.model import page, patch
 from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.pool_spec import Tenancy
 from punctual.verdict import Verdict
 
 
@@ -41,6 +42,17 @@ def test_bars_show_what_runs_and_what_is_planned_on_which_processor(shown):
 def test_a_pool_names_its_scarcest_resource():
     found = page(Shown().pool("main", nodes=1, processors=2, others=(("example.com/gpu", 1),)).read())
     assert (found["pools"]["main"]["processors"], found["pools"]["main"]["scarcest"]) == (0, "example.com/gpu")
+
+
+def test_a_pool_shows_what_is_promised_of_shares_to_those_who_may_see_the_namespaces():
+    tenancy = Tenancy(max_share=0.5, own=(("b", 0.25),))
+    shown = Shown().pool("main", nodes=2, processors=2, tenancy=tenancy)
+    shown.job("a", "half", units=10, deadline=110.0, most=4)
+    assert page(shown.read())["pools"]["main"]["shares"] == [
+        ["a", pytest.approx(0.234, abs=0.01), 0.5],
+        ["b", 0.0, 0.25],
+    ]
+    assert [name for name, *_ in page(shown.read(), {"b"})["pools"]["main"]["shares"]] == ["b"]
 
 
 def test_a_job_says_its_state_its_deadline_and_its_slack(shown):

@@ -175,7 +175,13 @@ class Reservations(Kind[KnownReservation]):
             horizon = self._rights(self._directory.pools.named(known.pool)).horizon
             if windows.offer(action.uid, action.start, self._now(), horizon):
                 self._write(known)
-        elif note := windows.answer(action.uid, action.answer, action.places):
+            return
+        window = windows.by_name.get(action.uid)
+        held = window is not None and window.held
+        if note := windows.answer(action.uid, action.answer, action.places):
+            if window is not None and window.held and not held:
+                seconds = window.processors * (window.end - window.start)
+                self._tools.promise_metrics.reserved(known.pool, known.namespace, seconds)
             self._emit(known, note)
             self._look(known)
 
