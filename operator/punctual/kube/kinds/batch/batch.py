@@ -41,6 +41,8 @@ from punctual.scheduling.model.job import JobRecord
 
 EVERY: Final = 30.0
 """Seconds between two writes of a forecast into a Job's annotations."""
+AHEAD: Final = 5.0
+"""Seconds before its first planned start at which a Job begins: its controller needs a moment to make pods."""
 GOES_ON: Final = frozenset({"Measuring", "Waiting", "Running", "Late"})
 """States in which a Job with an answer is not suspended."""
 
@@ -169,8 +171,11 @@ class OrdinaryJobs:
         self._mirror(job, known, record, state)
         runs = record.admitted.status == "True" or record.goes_on or state == "Measuring"
         goes_on = state in GOES_ON and runs
-        if goes_on and job.suspended and not job.opened and not job.ended:
-            self._open(job, record)
+        if not (job.suspended or job.opened or job.ended or gated(job)):  # begun by another: `_ask` tells so
+            self._submit(job, DeleteObject(JOBS.path(namespace=known.namespace, name=known.name), known.uid))
+        elif goes_on and job.suspended and not job.opened and not job.ended:
+            if record.chunks or record.promise is None or record.promise.start < self._tools.now() + AHEAD:
+                self._open(job, record)
         elif state == "Refused" and gated(job) and not job.suspended and not job.ended:
             self._submit(job, Patch(_path(job), closing(job.uid, job.parallelism)))
         elif not record.ended and not job.ended:
@@ -181,7 +186,7 @@ class OrdinaryJobs:
                 self._edit(job, known, record, edit)
 
     def _open(self, job: BatchJob, record: JobRecord) -> None:
-        """Let a Job begin."""
+        """Let a Job begin. Its pods wait at the gate, and its own time limit runs: so not long before its first start."""
         if self._submit(job, Patch(_path(job), opening(job, len(record.chunks)))) and job.counts_lost:
             text = (
                 "a pod that is lost with its node counts against spec.backoffLimit: a rule of spec.podFailurePolicy "

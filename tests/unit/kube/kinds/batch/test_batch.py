@@ -13,7 +13,7 @@ from punctual.kube import api
 from punctual.kube.actors.gated_pods import GatedPods
 from punctual.kube.api.resources import BATCH_JOBS, JOBS
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.kinds.batch.batch import EVERY, OrdinaryJobs
+from punctual.kube.kinds.batch.batch import AHEAD, EVERY, OrdinaryJobs
 from punctual.kube.known.store import Signal
 from punctual.kube.known.translate import to_pool_spec
 from punctual.kube.writes.keys import Key
@@ -30,7 +30,7 @@ FEASIBLE, MEASURING, NO = (
 )
 BEGIN = 1893456000.0  # its creation
 END = BEGIN + 45 * 60
-PROMISED = JobRecord(admitted=FEASIBLE, promise=Promise(END, END - 60, 2.0, 2, END - 2000), eta=END - 100)
+PROMISED = JobRecord(admitted=FEASIBLE, promise=Promise(END, END - 60, 2.0, 2, END - 2700), eta=END - 100)
 JOB_PATH = BATCH_JOBS.path(namespace="ns", name="nightly")
 LATE = Verdict("False", reasons.LATE, "late")
 
@@ -622,6 +622,40 @@ def test_its_end_is_told_without_a_forecast(promised, more, state, reason, kind)
     assert promised.notes["state"] == state
     assert promised.events[-1] == ("nightly", kind, reason)
     assert not {"eta", "slack"} & promised.notes.keys()
+
+
+def test_a_job_begins_a_moment_before_its_first_planned_start(stage):
+    stage.told(batch_body())
+    stage.work()
+    later = PROMISED._replace(promise=PROMISED.promise._replace(start=BEGIN + 600))
+    stage.answer(later)
+    assert stage.notes["state"] == "Waiting"
+    stage.tend(600 - AHEAD - 1)
+    assert stage.bodies[JOB_PATH]["spec"]["suspend"]
+    stage.tend(2)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_a_job_begins_when_a_chunk_needs_its_pod_before_it_was_planned_to(stage):
+    stage.told(batch_body())
+    stage.work()
+    later = PROMISED._replace(promise=PROMISED.promise._replace(start=BEGIN + 600))
+    stage.answer(later)
+    chunk = Chunk(0, 1, 1, "n1", 0, "Chunk", BEGIN, BEGIN + 20)
+    stage.answer(later._replace(chunks=(chunk,), started=BEGIN))
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+
+
+def test_a_promised_job_that_its_user_starts_gives_its_promise_up(stage):
+    stage.told(batch_body())
+    stage.work()
+    stage.answer(PROMISED._replace(promise=PROMISED.promise._replace(start=BEGIN + 600)))
+    stage.take(DeleteObject)
+    stage.edit(spec={"suspend": False})
+    stage.work()
+    assert len(stage.take(DeleteObject)) == 1
+    assert stage.events[-1] == ("nightly", "Warning", reasons.NOT_SUSPENDED)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
 
 
 def test_a_divisible_job_that_a_user_deletes_is_made_again_and_its_job_goes_on(promised):
