@@ -10,12 +10,12 @@ import os
 import runpy
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import aiohttp
-import helm_python
 import pytest
-import yaml
+from installed import installed
 from kinds import teach
 from lines import whole_lines
 from ports import kept_port
@@ -63,26 +63,12 @@ def kubeconfig(server):
 
 
 @pytest.fixture
-async def install(client, kubeconfig, namespace, tmp_path):
-    """Create the chart's objects for the operator; return a kubeconfig of its account and the granted rules."""
-    with helm_python.Chart.load(ROOT / "charts" / "punctual") as chart:
-        values = {"crds": {"enabled": False}, "operator": {"claimNamespace": namespace}}
-        texts = chart.render(values, name="punctual", namespace=namespace)
-    objects = [o for path, text in texts.items() if path.endswith(".yaml") for o in yaml.safe_load_all(text) if o]
-    for o in objects:
-        if o["kind"] not in ("ServiceAccount", "Secret") and o["apiVersion"] != "rbac.authorization.k8s.io/v1":
-            continue
-        where = f"namespaces/{namespace}/" if "namespace" in o["metadata"] else ""
-        prefix = "/api/v1" if o["apiVersion"] == "v1" else f"/apis/{o['apiVersion']}"
-        await client.create(f"{prefix}/{where}{o['kind'].lower()}s", o)
-    spec = {"spec": {"expirationSeconds": 3600}}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/punctual-operator/token"
-    token = (await client.create(path, spec))["status"]["token"]
-    config = json.loads(kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    own = tmp_path / "operator.kubeconfig"
-    own.write_text(json.dumps(config))
-    return own, granted(objects)
+async def install(client, kubeconfig):
+    """The chart's rights and policies for the operator, in a namespace of its own."""
+    system = f"system-{uuid.uuid4().hex[:10]}"
+    await client.create("/api/v1/namespaces", {"metadata": {"name": system}})
+    async with installed(client, kubeconfig, system) as release:
+        yield release
 
 
 def granted(objects):
@@ -122,10 +108,10 @@ KEY = {"name": "archive", "key": "authorization"}
 class Staff:
     """Replicas of the operator under its own account, beside a pod that stands for the leader's."""
 
-    def __init__(self, kubeconfig, namespace, folder, log, port):
-        self.kubeconfig, self.namespace, self.folder, self.log = kubeconfig, namespace, folder, log
+    def __init__(self, release, kubeconfig, folder, log, port):
+        self.release, self.kubeconfig, self.folder, self.log = release, kubeconfig, folder, log
         self.port = port
-        self.user = f"system:serviceaccount:{namespace}:punctual-operator"
+        self.namespace, self.user = release.namespace, release.user
         self.replicas = []
 
     def start(self, **env):
@@ -147,11 +133,14 @@ POD = "punctual-operator-0"
 
 
 @pytest.fixture
-async def staff(client, install, server, namespace, tmp_path):
-    pod = {"metadata": {"name": POD}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    await client.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+async def staff(client, install, server, tmp_path):
+    deployment = next(o for o in install.objects if o["kind"] == "Deployment")
+    meta = {"name": POD, "labels": deployment["spec"]["template"]["metadata"]["labels"]}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    await client.create(f"/api/v1/namespaces/{install.namespace}/pods", pod)
+    own = await install.account("punctual-operator", tmp_path / "operator.kubeconfig")
     with kept_port() as port:
-        made = Staff(install[0], namespace, tmp_path, server[1], port)
+        made = Staff(install, own, tmp_path, server[1], port)
         yield made
         await made.end()
 
@@ -161,7 +150,7 @@ async def test_every_right_is_used_and_none_is_missing(world, staff, install):
     await story(world, staff)
     used, refused = asked(staff.log, staff.user)
     assert refused == set()
-    unused = {r for r in install[1] if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
+    unused = {r for r in granted(install.objects) if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
     assert sorted(unused) == sorted(MAY_REST)
 
 
@@ -266,7 +255,7 @@ async def story(world, staff):
     # another leader; somebody has spoilt what agents trust
     staff.start()
     await world.until(lambda: staff.has_used("watch", "coordination.k8s.io", "leases"))
-    published = f"/api/v1/namespaces/{namespace}/configmaps/punctual-ca"
+    published = f"/api/v1/namespaces/{staff.namespace}/configmaps/punctual-ca"
     await client.patch_merge(published, {"data": {"ca.crt": "?"}})
     assert await first.end() == 0
     third = staff.start()
@@ -295,7 +284,7 @@ async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(install, client, 
     for user in ("view", "edit", "reserve"):  # no controller is here that makes them parts of Kubernetes' own roles
         binding = {
             "metadata": {"name": user},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{namespace}-punctual-{user}"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{install.namespace}-punctual-{user}"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         }
         await client.create(f"/apis/{group}/v1/namespaces/{namespace}/rolebindings", binding)
