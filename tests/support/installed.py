@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from pathlib import Path
 
 import helm_python
@@ -66,16 +67,17 @@ async def installed(client, kubeconfig, namespace, **values):
                 await client.delete(path)
 
 
-async def refusal(call):
-    """Return the message with which a request is refused. It waits until it is: a new policy is read after a moment.
+async def refusal(call, *, within=20.0):
+    """Return the message with which the policies refuse a request; empty: they do not, within so many seconds.
 
-    ``call()`` starts the request, which must be harmless while it is not refused.
+    A new policy is in force after a moment. ``call()`` starts the request, which must be harmless until then.
     """
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await call()
-            except errors.Forbidden as error:
-                if "ValidatingAdmissionPolicy" in str(error):
-                    return str(error)
-            await asyncio.sleep(0.05)
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        try:
+            await call()
+        except (errors.Forbidden, errors.Invalid) as error:
+            if "ValidatingAdmissionPolicy" in str(error):
+                return str(error)
+        await asyncio.sleep(0.05)
+    return ""

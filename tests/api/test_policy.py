@@ -1,0 +1,352 @@
+"""The chart's policies: what a stolen token of the operator's account is refused although its rights allow it.
+
+Each line of `ABUSES` is an abuse, as docs/security.md lists them. All are tried twice: under the policies, and with
+the rights alone, which allow them. Requests are dry runs, so that none changes anything.
+"""
+
+import contextlib
+import re
+import runpy
+import uuid
+from functools import partial
+from pathlib import Path
+
+from installed import installed, refusal
+
+from punctual import errors
+from punctual.kube.api.resources import (
+    BATCH_JOBS,
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NODES,
+    PODS,
+    POOLS,
+)
+from punctual.kube.cluster.client import ApiClient
+
+OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
+DRY = "?dryRun=All"
+CONTAINER = {"name": "main", "image": "work:1"}
+WAITS = {"schedulingGates": [{"name": "punctual.dev/chunk"}]}
+
+
+def owner(kind, name, uid="1", version="punctual.dev/v1alpha1"):
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+OF_DIVISIBLE_JOB = owner("DivisibleJob", "mine")
+OF_JOB = owner("Job", "asked", version="batch/v1")
+
+
+def pod(name, *, owners=(), labels=None, container=None, **spec):
+    meta = {"name": name, "labels": labels or {}, "ownerReferences": list(owners)}
+    spec = {"containers": [{**CONTAINER, **(container or {})}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def chunk(**more):
+    """Return a pod as the operator creates one for a chunk, with what a thief adds to it."""
+    return pod("new", owners=[OF_DIVISIBLE_JOB], labels={"punctual.dev/job-uid": "1"}, **more)
+
+
+def placeholder(labels=None, **more):
+    labels = {"punctual.dev/placeholder-of": "1", **(labels or {})}
+    return pod("new", owners=[owner("Pool", "p")], labels=labels, **more)
+
+
+def job(name, labels=None):
+    template = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+    spec = {"suspend": True, "completions": 2, "parallelism": 2, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+
+
+def divisible_job(name, owners=(), **spec):
+    spec = {
+        "pool": "p",
+        "units": 10,
+        "deadline": "10m",
+        "cost": {"perUnit": "1s"},
+        "template": {"spec": {"containers": [CONTAINER]}},
+        **spec,
+    }
+    meta = {"name": name, "ownerReferences": list(owners)}
+    return {"apiVersion": JOBS.version, "kind": "DivisibleJob", "metadata": meta, "spec": spec}
+
+
+def event(controller, namespace, name="e"):
+    return {
+        "metadata": {"name": name},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "all is well",
+        "reportingController": controller,
+        "reportingInstance": "a",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "stranger"},
+    }
+
+
+class Ground:
+    """A tenant's namespace with objects, and the operator's account. Methods try a request without carrying it out."""
+
+    def __init__(self, admin, release):
+        self.admin, self.release, self.system = admin, release, release.namespace
+        self.tenant = f"t-{uuid.uuid4().hex[:10]}"
+        self.name = f"p-{uuid.uuid4().hex[:10]}"
+        self.thief = None
+
+    async def prepare(self):
+        make = self.admin.create
+        await make("/api/v1/namespaces", {"metadata": {"name": self.tenant}})
+        for body in (
+            pod("stranger"),
+            pod("chunk", owners=[OF_DIVISIBLE_JOB], labels={"punctual.dev/job-uid": "1"}),
+            pod("waits", owners=[OF_JOB], **WAITS),
+            pod("begun", owners=[OF_JOB], labels={"punctual.dev/job-uid": "1"}),
+            pod("imitates", **WAITS),
+        ):
+            await make(PODS.path(namespace=self.tenant), body)
+        labels = next(o for o in self.release.objects if o["kind"] == "Deployment")["spec"]["template"]["metadata"]
+        await make(PODS.path(namespace=self.system), pod("replica", labels=labels["labels"]))
+        await make(PODS.path(namespace=self.system), pod("agent"))
+        await make(BATCH_JOBS.path(namespace=self.tenant), job("plain"))
+        await make(BATCH_JOBS.path(namespace=self.tenant), job("asked", {"punctual.dev/pool": "p"}))
+        await make(JOBS.path(namespace=self.tenant), divisible_job("mine"))
+        await make(JOBS.path(namespace=self.tenant), divisible_job("asked", jobRef={"name": "asked", "uid": "1"}))
+        await make(CONFIG_MAPS.path(namespace=self.tenant), {"metadata": {"name": "settings"}})
+        meta = {"name": "results", "ownerReferences": [OF_DIVISIBLE_JOB]}
+        await make(CONFIG_MAPS.path(namespace=self.tenant), {"metadata": meta})
+        await make(EVENTS.path(namespace=self.tenant), event("scheduler", self.tenant))
+        spec = {"nodeSelector": {"matchLabels": {"a": self.name}}, "processor": {"cpu": "1", "memory": "64Mi"}}
+        meta = {"name": self.name, "finalizers": ["example.org/other"]}
+        await make(POOLS.path(), {"apiVersion": POOLS.version, "kind": "Pool", "metadata": meta, "spec": spec})
+        await make(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}})
+
+    async def clean(self):
+        await self.admin.patch_merge(POOLS.path(name=self.name), {"metadata": {"finalizers": None}})
+        for path in (POOLS.path(name=self.name), NODES.path(name=self.name)):
+            await self.admin.delete(path)
+
+    async def create(self, resource, body, namespace=None):
+        await self.thief.create(resource.path(namespace=namespace or self.tenant), body, dry_run=True)
+
+    async def patch(self, resource, name, body, namespace=None):
+        path = resource.path(namespace=namespace or self.tenant, name=name)
+        await self.thief.patch_merge(path + DRY, body)
+
+    async def patch_own(self, resource, body):
+        """Patch the pool, or the node."""
+        await self.thief.patch_merge(resource.path(name=self.name) + DRY, body)
+
+    async def delete(self, resource, name, namespace=None):
+        await self.thief.delete(resource.path(namespace=namespace or self.tenant, name=name) + DRY)
+
+
+def labelled(**labels):
+    return {"metadata": {"labels": {f"punctual.dev/{key}": value for key, value in labels.items()}}}
+
+
+OWNED = {"metadata": {"ownerReferences": [owner("DivisibleJob", "gone", "2")]}}
+"""An owner that is not there: the garbage collector deletes what has it."""
+PROJECTED = {"name": "t", "projected": {"sources": [{"secret": {"name": "s"}}]}}
+TAINT = {"key": "punctual.dev/pool", "effect": "NoExecute"}
+NODE_TAINTS = {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}}
+
+SERIES = {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}
+
+ABUSES = {
+    # pods: create
+    "a pod of no job": (lambda g: g.create(PODS, pod("new")), "creates pods of DivisibleJobs"),
+    "a pod with the uid of another job": (
+        lambda g: g.create(PODS, pod("new", owners=[OF_DIVISIBLE_JOB], labels={"punctual.dev/job-uid": "2"})),
+        "creates pods of DivisibleJobs",
+    ),
+    "a chunk in kube-system": (lambda g: g.create(PODS, chunk(), "kube-system"), "in namespace kube-system Punctual"),
+    "a chunk beside the operator": (lambda g: g.create(PODS, chunk(), g.system), "creates no pods"),
+    "a placeholder in a tenant's namespace": (lambda g: g.create(PODS, placeholder()), "in its own namespace"),
+    "a placeholder that reads a Secret": (
+        lambda g: g.create(PODS, placeholder(volumes=[{"name": "s", "secret": {"secretName": "s"}}]), g.system),
+        "a placeholder reads no Secret",
+    ),
+    "a placeholder with a projected Secret": (
+        lambda g: g.create(PODS, placeholder(volumes=[PROJECTED]), g.system),
+        "a placeholder reads no Secret",
+    ),
+    "a placeholder with a Secret in its environment": (
+        lambda g: g.create(PODS, placeholder(container={"envFrom": [{"secretRef": {"name": "s"}}]}), g.system),
+        "a placeholder reads no Secret",
+    ),
+    "a placeholder that the Service selects": (
+        lambda g: g.create(PODS, placeholder(labels={"app.kubernetes.io/component": "operator"}), g.system),
+        "is not selected by the operator's Services",
+    ),
+    "a privileged chunk": (
+        lambda g: g.create(PODS, chunk(container={"securityContext": {"privileged": True}})),
+        "have Privileged",
+    ),
+    "a chunk with a capability": (
+        lambda g: g.create(PODS, chunk(container={"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})),
+        "have Privileged",
+    ),
+    "a chunk with a privileged init container": (
+        lambda g: g.create(
+            PODS, chunk(initContainers=[{**CONTAINER, "name": "i", "securityContext": {"privileged": True}}])
+        ),
+        "have Privileged",
+    ),
+    "a chunk in the node's network": (lambda g: g.create(PODS, chunk(hostNetwork=True)), "have HostNamespaces"),
+    "a chunk that sees processes": (lambda g: g.create(PODS, chunk(hostPID=True)), "have HostNamespaces"),
+    "a chunk with shared memory": (lambda g: g.create(PODS, chunk(hostIPC=True)), "have HostNamespaces"),
+    "a chunk with the node's files": (
+        lambda g: g.create(PODS, chunk(volumes=[{"name": "root", "hostPath": {"path": "/"}}])),
+        "have HostPath",
+    ),
+    "a chunk that preempts all": (
+        lambda g: g.create(PODS, chunk(priorityClassName="system-node-critical")),
+        "have SystemPriority",
+    ),
+    "a chunk with another account": (
+        lambda g: g.create(PODS, chunk(serviceAccountName="builder")),
+        "can have t-.*/builder",
+    ),
+    # pods: patch
+    "a label on a stranger": (lambda g: g.patch(PODS, "stranger", labelled(**{"job-uid": "1"})), "were chunks"),
+    "a gate that no Job has put there": (lambda g: g.patch(PODS, "imitates", labelled(kind="Chunk")), "were chunks"),
+    "another image": (
+        lambda g: g.patch(PODS, "chunk", {"spec": {"containers": [{"name": "main", "image": "thief:1"}]}}),
+        "the image of a container",
+    ),
+    "another image at the gate": (
+        lambda g: g.patch(PODS, "waits", {"spec": {"containers": [{"name": "main", "image": "thief:1"}]}}),
+        "the image of a container",
+    ),
+    "a label by which a Service selects": (
+        lambda g: g.patch(PODS, "waits", {"metadata": {"labels": {"app": "shop"}}}),
+        "only its own",
+    ),
+    "an annotation of others": (
+        lambda g: g.patch(PODS, "chunk", {"metadata": {"annotations": {"a": "b"}}}),
+        "only its own",
+    ),
+    "another job's chunk": (lambda g: g.patch(PODS, "chunk", labelled(**{"job-uid": "2"})), "changes labels only"),
+    "an owner that deletes": (lambda g: g.patch(PODS, "waits", OWNED), "metadata.ownerReferences"),
+    "a finalizer that keeps": (
+        lambda g: g.patch(PODS, "chunk", {"metadata": {"finalizers": ["a/b"]}}),
+        "nor metadata.finalizers",
+    ),
+    "the end of a Job's pod": (
+        lambda g: g.patch(PODS, "begun", {"spec": {"activeDeadlineSeconds": 1}}),
+        "spec.activeDeadlineSeconds only",
+    ),
+    "more of a replica than the leader's label": (
+        lambda g: g.patch(PODS, "replica", labelled(pool="p"), g.system),
+        "the label punctual.dev/leader",
+    ),
+    "the image of a replica": (
+        lambda g: g.patch(PODS, "replica", {"spec": {"containers": [{"name": "main", "image": "thief:1"}]}}, g.system),
+        "the image of a container",
+    ),
+    "the agent's pod": (lambda g: g.patch(PODS, "agent", labelled(leader="true"), g.system), "were chunks"),
+    # pods: delete
+    "the end of a stranger": (lambda g: g.delete(PODS, "stranger"), "deletes only pods"),
+    "the end of a pod at the gate": (lambda g: g.delete(PODS, "waits"), "deletes only pods"),
+    "the end of a pod that a Job has made": (lambda g: g.delete(PODS, "begun"), "deletes only pods"),
+    "the end of a replica": (lambda g: g.delete(PODS, "replica", g.system), "deletes only pods"),
+    # Jobs
+    "a Job that has not asked": (lambda g: g.patch(BATCH_JOBS, "plain", {"spec": {"suspend": False}}), "had the label"),
+    "the label of a Job": (lambda g: g.patch(BATCH_JOBS, "plain", labelled(pool="p")), "had the label"),
+    "the time limit of a Job": (
+        lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"activeDeadlineSeconds": 1}}),
+        "of a Job's spec",
+    ),
+    "the end of a Job": (
+        lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"ttlSecondsAfterFinished": 0}}),
+        "of a Job's spec",
+    ),
+    "where a Job's pods run": (
+        lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}),
+        "of a Job's spec",
+    ),
+    "labels of a Job's pods": (
+        lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"template": {"metadata": {"labels": {"app": "shop"}}}}}),
+        "of a Job's spec",
+    ),
+    "an owner that deletes a Job": (lambda g: g.patch(BATCH_JOBS, "asked", OWNED), "of a Job's metadata"),
+    # our kinds
+    "a DivisibleJob of nothing": (lambda g: g.create(JOBS, divisible_job("new")), "creates only the DivisibleJob"),
+    "a DivisibleJob in kube-system": (
+        lambda g: g.create(JOBS, divisible_job("asked", [OF_JOB], jobRef={"name": "asked", "uid": "1"}), "kube-system"),
+        "creates no divisiblejobs",
+    ),
+    "a user's DivisibleJob": (lambda g: g.patch(JOBS, "mine", {"spec": {"units": 1}}), "changes only the DivisibleJob"),
+    "the pods of a Job's DivisibleJob": (
+        lambda g: g.patch(JOBS, "asked", {"spec": {"template": {"spec": {"hostPID": True}}}}),
+        "changes only the DivisibleJob",
+    ),
+    "the end of a user's DivisibleJob": (lambda g: g.delete(JOBS, "mine"), "deletes only the DivisibleJob"),
+    "a pool's nodes": (
+        lambda g: g.patch_own(POOLS, {"spec": {"nodeSelector": {"matchLabels": {"a": "b"}}}}),
+        "of a Pool",
+    ),
+    "others' finalizers of a pool": (lambda g: g.patch_own(POOLS, {"metadata": {"finalizers": None}}), "of a Pool"),
+    # others
+    "a node's labels": (lambda g: g.patch_own(NODES, {"metadata": {"labels": {"a": "b"}}}), "of a node"),
+    "a node that is cordoned": (lambda g: g.patch_own(NODES, {"spec": {"unschedulable": True}}), "of a node"),
+    "a taint of others": (lambda g: g.patch_own(NODES, NODE_TAINTS), "of a node"),
+    "a taint that evicts": (lambda g: g.patch_own(NODES, {"spec": {"taints": [TAINT]}}), "of a node"),
+    "an owner that deletes a node": (lambda g: g.patch_own(NODES, OWNED), "of a node"),
+    "a ConfigMap of others": (
+        lambda g: g.patch(CONFIG_MAPS, "settings", {"data": {"a": "b"}}),
+        "writes only ConfigMaps",
+    ),
+    "a ConfigMap that is taken over": (lambda g: g.patch(CONFIG_MAPS, "settings", OWNED), "writes only ConfigMaps"),
+    "a result without its job": (
+        lambda g: g.patch(CONFIG_MAPS, "results", {"metadata": {"ownerReferences": None}}),
+        "writes only ConfigMaps",
+    ),
+    "a ConfigMap of no job": (lambda g: g.create(CONFIG_MAPS, {"metadata": {"name": "new"}}), "writes only ConfigMaps"),
+    "a result in kube-system": (
+        lambda g: g.create(
+            CONFIG_MAPS, {"metadata": {"name": "new", "ownerReferences": [OF_DIVISIBLE_JOB]}}, "kube-system"
+        ),
+        "creates no configmaps",
+    ),
+    "a Lease of others": (lambda g: g.create(LEASES, {"metadata": {"name": "new"}}, g.system), "creates the Leases"),
+    "an event in another's name": (lambda g: g.create(EVENTS, event("scheduler", g.tenant, "f")), "writes only events"),
+    "another's event": (lambda g: g.patch(EVENTS, "e", {"series": SERIES}), "writes only events"),
+}
+
+
+@contextlib.asynccontextmanager
+async def _ground(kubeconfig, folder, **values):
+    async with ApiClient(str(kubeconfig), deadline=60) as admin:
+        system = f"system-{uuid.uuid4().hex[:10]}"
+        await admin.create("/api/v1/namespaces", {"metadata": {"name": system}})
+        async with installed(admin, kubeconfig, system, **values) as release:
+            ground = Ground(admin, release)
+            await ground.prepare()
+            own = await release.account("punctual-operator", folder / "operator.kubeconfig")
+            async with ApiClient(str(own), deadline=60) as ground.thief:
+                yield ground
+            await ground.clean()
+
+
+async def test_a_stolen_token_is_refused_each_abuse(kubeconfig, tmp_path):
+    async with _ground(kubeconfig, tmp_path) as ground:
+        said = {name: await refusal(partial(call, ground)) for name, (call, _) in ABUSES.items()}
+    assert {name: text for name, text in said.items() if not re.search(ABUSES[name][1], text)} == {}
+
+
+async def test_the_rights_alone_allow_each_of_them(kubeconfig, tmp_path):
+    """What is refused above is refused by the policies, and by nothing else."""
+    async with _ground(kubeconfig, tmp_path, policy={"enabled": False}) as ground:
+        refused = {}
+        for name, (call, _) in ABUSES.items():
+            try:
+                await call(ground)
+            except errors.ClusterError as error:
+                refused[name] = str(error)
+    assert refused == {}
