@@ -11,6 +11,7 @@ import uuid
 from functools import partial
 from pathlib import Path
 
+import pytest
 from installed import installed, refusal
 
 from punctual import errors
@@ -92,9 +93,9 @@ def event(controller, namespace, name="e"):
 class Ground:
     """A tenant's namespace with objects, and the operator's account. Methods try a request without carrying it out."""
 
-    def __init__(self, admin, release):
+    def __init__(self, admin, release, tenant):
         self.admin, self.release, self.system = admin, release, release.namespace
-        self.tenant = f"t-{uuid.uuid4().hex[:10]}"
+        self.tenant = tenant or f"t-{uuid.uuid4().hex[:10]}"
         self.name = f"p-{uuid.uuid4().hex[:10]}"
         self.thief = None
 
@@ -321,12 +322,12 @@ ABUSES = {
 
 
 @contextlib.asynccontextmanager
-async def _ground(kubeconfig, folder, **values):
+async def _ground(kubeconfig, folder, *, tenant="", **values):
     async with ApiClient(str(kubeconfig), deadline=60) as admin:
         system = f"system-{uuid.uuid4().hex[:10]}"
         await admin.create("/api/v1/namespaces", {"metadata": {"name": system}})
         async with installed(admin, kubeconfig, system, **values) as release:
-            ground = Ground(admin, release)
+            ground = Ground(admin, release, tenant)
             await ground.prepare()
             own = await release.account("punctual-operator", folder / "operator.kubeconfig")
             async with ApiClient(str(own), deadline=60) as ground.thief:
@@ -350,3 +351,107 @@ async def test_the_rights_alone_allow_each_of_them(kubeconfig, tmp_path):
             except errors.ClusterError as error:
                 refused[name] = str(error)
     assert refused == {}
+
+
+EVERYTHING = {
+    "spec.hostNetwork": chunk(hostNetwork=True),
+    "hostPath": chunk(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+    "privileged": chunk(container={"securityContext": {"privileged": True}}),
+    "system-": chunk(priorityClassName="system-node-critical"),
+    "builder": chunk(serviceAccountName="builder"),
+}
+"""Pods of jobs that need what is refused by default, by words of the refusal."""
+
+
+async def test_the_charts_values_allow_what_is_named_and_no_more(kubeconfig, tmp_path):
+    tenant = f"t-{uuid.uuid4().hex[:10]}"
+    allowed = {
+        "allow": ["Privileged", "HostNamespaces", "HostPath", "SystemPriority"],
+        "serviceAccounts": [f"{tenant}/builder", "loader"],
+    }
+    async with _ground(kubeconfig, tmp_path, tenant=tenant, policy=allowed) as ground:
+        assert await refusal(lambda: ground.create(PODS, pod("new"))), "they are in force"
+        for body in (*EVERYTHING.values(), chunk(serviceAccountName="loader")):
+            await ground.create(PODS, body)
+        other = chunk(serviceAccountName="other")
+        said = await refusal(lambda: ground.create(PODS, other))
+        assert f"policy.serviceAccounts can have {tenant}/other" in said
+
+
+async def test_a_refusal_names_the_field_and_the_value_of_the_chart(kubeconfig, tmp_path):
+    async with _ground(kubeconfig, tmp_path) as ground:
+        for words, body in EVERYTHING.items():
+            said = await refusal(lambda body=body: ground.create(PODS, body))
+            assert words.lower() in said.lower()
+            assert re.search("spec|securityContext", said)
+            assert "chart's value policy." in said
+
+
+SELECTORS = {
+    "by a label": ({"matchLabels": {"punctual": "yes"}}, {"punctual": "yes"}, {"punctual": "no"}),
+    "in": ([("team", "In", ["a", "b"])], {"team": "b"}, {"team": "c"}),
+    "not in": ([("team", "NotIn", ["a"])], {}, {"team": "a"}),
+    "exists": ([("team", "Exists", [])], {"team": ""}, {}),
+    "does not exist": ([("team", "DoesNotExist", [])], {}, {"team": "a"}),
+    "both": ([("a", "Exists", []), ("b", "Exists", [])], {"a": "", "b": ""}, {"b": ""}),
+}
+
+
+@pytest.mark.parametrize(("selector", "inside", "outside"), SELECTORS.values(), ids=SELECTORS)
+async def test_the_selector_is_where_pods_are_created(kubeconfig, tmp_path, selector, inside, outside):
+    if isinstance(selector, list):
+        keys = ("key", "operator", "values")
+        selector = {"matchExpressions": [dict(zip(keys, one, strict=True)) for one in selector]}
+    async with _ground(kubeconfig, tmp_path, policy={"namespaceSelector": selector}) as ground:
+        spaces = [f"{ground.tenant}-{n}" for n in range(2)]
+        for name, labels in zip(spaces, (inside, outside), strict=True):
+            await ground.admin.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        said = await refusal(lambda: ground.create(PODS, chunk(), spaces[1]))
+        assert f"in namespace {spaces[1]} Punctual creates no pods" in said
+        await ground.create(PODS, chunk(), spaces[0])
+        assert await refusal(lambda: ground.create(PODS, chunk(), ground.system)), "never where the operator is"
+
+
+async def test_the_pod_of_a_job_may_be_tried_and_not_created(kubeconfig, tmp_path):
+    """Its controller creates it, and so may its user: the operator only asks."""
+    asked = pod("asked-0", owners=[OF_JOB], labels={"punctual.dev/job-uid": "1"}, hostNetwork=True)
+    async with _ground(kubeconfig, tmp_path) as ground:
+        path = PODS.path(namespace=ground.tenant)
+        stranger = pod("asked-1", labels={"punctual.dev/job-uid": "1"})
+        assert await refusal(lambda: ground.thief.create(path, stranger, dry_run=True))
+        await ground.create(PODS, asked)
+        assert await refusal(lambda: ground.thief.create(path, asked))
+
+
+async def test_an_account_needs_a_creator_that_may_create_pods(kubeconfig, tmp_path, client, namespace):
+    """The right to create DivisibleJobs alone is not the right to use a service account of the namespace."""
+    group = "rbac.authorization.k8s.io"
+    rules = {"jobs": ("punctual.dev", "divisiblejobs"), "both": ("punctual.dev", "divisiblejobs"), "pods": ("", "pods")}
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    for name, (of, resource) in rules.items():
+        await client.create(accounts, {"metadata": {"name": name}})
+        rule = {"apiGroups": [of], "resources": [resource], "verbs": ["create", "patch"]}
+        roles = f"/apis/{group}/v1/namespaces/{namespace}"
+        await client.create(f"{roles}/roles", {"metadata": {"name": name}, "rules": [rule]})
+        subject = {"kind": "ServiceAccount", "name": "both" if name == "pods" else name, "namespace": namespace}
+        ref = {"apiGroup": group, "kind": "Role", "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]}
+        await client.create(f"{roles}/rolebindings", binding)
+    path = JOBS.path(namespace=namespace)
+    plain = divisible_job("plain")
+    loads = divisible_job("loads", template={"spec": {"containers": [CONTAINER], "serviceAccountName": "loader"}})
+    reduces = divisible_job("reduces", reduce={"duration": "1s", "template": loads["spec"]["template"]})
+    system = f"{namespace}-system"
+    await client.create("/api/v1/namespaces", {"metadata": {"name": system}})
+    async with installed(client, kubeconfig, system) as release:
+        release.namespace = namespace
+        clients = {n: await release.account(n, tmp_path / n) for n in ("jobs", "both")}
+        async with ApiClient(str(clients["jobs"])) as jobs, ApiClient(str(clients["both"])) as both:
+            for body in (loads, reduces):
+                said = await refusal(lambda body=body: jobs.create(path, body, dry_run=True))
+                assert "may not create pods in this namespace may use the account default only" in said
+            await jobs.create(path, plain)
+            edit = {"spec": {"template": loads["spec"]["template"]}}
+            assert await refusal(lambda: jobs.patch_merge(f"{path}/plain{DRY}", edit))
+            await both.create(path, loads)
+            await jobs.patch_merge(f"{path}/loads", {"spec": {"deadline": "20m"}})

@@ -10,12 +10,10 @@ import os
 import runpy
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import aiohttp
 import pytest
-from installed import installed
 from kinds import teach
 from lines import whole_lines
 from ports import kept_port
@@ -62,15 +60,6 @@ def kubeconfig(server):
     return server[0]
 
 
-@pytest.fixture
-async def install(client, kubeconfig):
-    """The chart's rights and policies for the operator, in a namespace of its own."""
-    system = f"system-{uuid.uuid4().hex[:10]}"
-    await client.create("/api/v1/namespaces", {"metadata": {"name": system}})
-    async with installed(client, kubeconfig, system) as release:
-        yield release
-
-
 def granted(objects):
     """Give each right that the chart gives to its own accounts, as (verb, group, resource, name)."""
     bound = {(o["roleRef"]["kind"], o["roleRef"]["name"]) for o in objects if "roleRef" in o}
@@ -108,9 +97,8 @@ KEY = {"name": "archive", "key": "authorization"}
 class Staff:
     """Replicas of the operator under its own account, beside a pod that stands for the leader's."""
 
-    def __init__(self, release, kubeconfig, folder, log, port):
-        self.release, self.kubeconfig, self.folder, self.log = release, kubeconfig, folder, log
-        self.port = port
+    def __init__(self, release, folder, log, port):
+        self.kubeconfig, self.folder, self.log, self.port = release.own, folder, log, port
         self.namespace, self.user = release.namespace, release.user
         self.replicas = []
 
@@ -133,24 +121,23 @@ POD = "punctual-operator-0"
 
 
 @pytest.fixture
-async def staff(client, install, server, tmp_path):
-    deployment = next(o for o in install.objects if o["kind"] == "Deployment")
+async def staff(client, release, server, tmp_path):
+    deployment = next(o for o in release.objects if o["kind"] == "Deployment")
     meta = {"name": POD, "labels": deployment["spec"]["template"]["metadata"]["labels"]}
     pod = {"metadata": meta, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    await client.create(f"/api/v1/namespaces/{install.namespace}/pods", pod)
-    own = await install.account("punctual-operator", tmp_path / "operator.kubeconfig")
+    await client.create(f"/api/v1/namespaces/{release.namespace}/pods", pod)
     with kept_port() as port:
-        made = Staff(install, own, tmp_path, server[1], port)
+        made = Staff(release, tmp_path, server[1], port)
         yield made
         await made.end()
 
 
 @pytest.mark.timeout(600, func_only=True)
-async def test_every_right_is_used_and_none_is_missing(world, staff, install):
+async def test_every_right_is_used_and_none_is_missing(world, staff, release):
     await story(world, staff)
     used, refused = asked(staff.log, staff.user)
     assert refused == set()
-    unused = {r for r in granted(install.objects) if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
+    unused = {r for r in granted(release.objects) if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
     assert sorted(unused) == sorted(MAY_REST)
 
 
@@ -272,7 +259,7 @@ async def story(world, staff):
     await gone(world, POOLS.path(name=world.pool))
 
 
-async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(install, client, namespace, world):
+async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(release, client, namespace, world):
     group = "rbac.authorization.k8s.io"
 
     async def may(user, verb, resource):
@@ -284,7 +271,7 @@ async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(install, client, 
     for user in ("view", "edit", "reserve"):  # no controller is here that makes them parts of Kubernetes' own roles
         binding = {
             "metadata": {"name": user},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{install.namespace}-punctual-{user}"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{release.namespace}-punctual-{user}"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         }
         await client.create(f"/apis/{group}/v1/namespaces/{namespace}/rolebindings", binding)

@@ -34,10 +34,11 @@ def path_of(body):
 
 
 class Installed:
-    """The release in a namespace. ``objects``: all of the chart; ``user``: the operator's account."""
+    """The release in a namespace. ``objects``: all of the chart; ``user``, ``own``: the operator's account."""
 
     def __init__(self, client, kubeconfig, namespace, objects):
         self.client, self.kubeconfig, self.namespace, self.objects = client, kubeconfig, namespace, objects
+        self.own = None
         self.user = f"system:serviceaccount:{namespace}:punctual-operator"
 
     async def account(self, name, to):
