@@ -28,6 +28,7 @@ from punctual.kube.api.resources import (
 from punctual.kube.cluster.client import ApiClient
 
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
+replica, world = OPERATOR["replica"], OPERATOR["world"]
 DRY = "?dryRun=All"
 CONTAINER = {"name": "main", "image": "work:1"}
 WAITS = {"schedulingGates": [{"name": "punctual.dev/chunk"}]}
@@ -158,166 +159,261 @@ NODE_TAINTS = {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effe
 
 SERIES = {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}
 
-ABUSES = {
-    # pods: create
-    "a pod of no job": (lambda g: g.create(PODS, pod("new")), "creates pods of DivisibleJobs"),
+ABUSES = {  # the right that is abused, how, and words of the refusal
+    "a pod of no job": ("pods create", lambda g: g.create(PODS, pod("new")), "creates pods of DivisibleJobs"),
     "a pod with the uid of another job": (
+        "pods create",
         lambda g: g.create(PODS, pod("new", owners=[OF_DIVISIBLE_JOB], labels={"punctual.dev/job-uid": "2"})),
         "creates pods of DivisibleJobs",
     ),
-    "a chunk in kube-system": (lambda g: g.create(PODS, chunk(), "kube-system"), "in namespace kube-system Punctual"),
-    "a chunk beside the operator": (lambda g: g.create(PODS, chunk(), g.system), "creates no pods"),
-    "a placeholder in a tenant's namespace": (lambda g: g.create(PODS, placeholder()), "in its own namespace"),
+    "a chunk in kube-system": (
+        "pods create",
+        lambda g: g.create(PODS, chunk(), "kube-system"),
+        "in namespace kube-system Punctual",
+    ),
+    "a chunk beside the operator": ("pods create", lambda g: g.create(PODS, chunk(), g.system), "creates no pods"),
+    "a placeholder in a tenant's namespace": (
+        "pods create",
+        lambda g: g.create(PODS, placeholder()),
+        "in its own namespace",
+    ),
     "a placeholder that reads a Secret": (
+        "pods create",
         lambda g: g.create(PODS, placeholder(volumes=[{"name": "s", "secret": {"secretName": "s"}}]), g.system),
         "a placeholder reads no Secret",
     ),
     "a placeholder with a projected Secret": (
+        "pods create",
         lambda g: g.create(PODS, placeholder(volumes=[PROJECTED]), g.system),
         "a placeholder reads no Secret",
     ),
     "a placeholder with a Secret in its environment": (
+        "pods create",
         lambda g: g.create(PODS, placeholder(container={"envFrom": [{"secretRef": {"name": "s"}}]}), g.system),
         "a placeholder reads no Secret",
     ),
     "a placeholder that the Service selects": (
+        "pods create",
         lambda g: g.create(PODS, placeholder(labels={"app.kubernetes.io/component": "operator"}), g.system),
         "is not selected by the operator's Services",
     ),
     "a privileged chunk": (
+        "pods create",
         lambda g: g.create(PODS, chunk(container={"securityContext": {"privileged": True}})),
         "have Privileged",
     ),
     "a chunk with a capability": (
+        "pods create",
         lambda g: g.create(PODS, chunk(container={"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})),
         "have Privileged",
     ),
     "a chunk with a privileged init container": (
+        "pods create",
         lambda g: g.create(
             PODS, chunk(initContainers=[{**CONTAINER, "name": "i", "securityContext": {"privileged": True}}])
         ),
         "have Privileged",
     ),
-    "a chunk in the node's network": (lambda g: g.create(PODS, chunk(hostNetwork=True)), "have HostNamespaces"),
-    "a chunk that sees processes": (lambda g: g.create(PODS, chunk(hostPID=True)), "have HostNamespaces"),
-    "a chunk with shared memory": (lambda g: g.create(PODS, chunk(hostIPC=True)), "have HostNamespaces"),
+    "a chunk in the node's network": (
+        "pods create",
+        lambda g: g.create(PODS, chunk(hostNetwork=True)),
+        "have HostNamespaces",
+    ),
+    "a chunk that sees processes": (
+        "pods create",
+        lambda g: g.create(PODS, chunk(hostPID=True)),
+        "have HostNamespaces",
+    ),
+    "a chunk with shared memory": ("pods create", lambda g: g.create(PODS, chunk(hostIPC=True)), "have HostNamespaces"),
     "a chunk with the node's files": (
+        "pods create",
         lambda g: g.create(PODS, chunk(volumes=[{"name": "root", "hostPath": {"path": "/"}}])),
         "have HostPath",
     ),
     "a chunk that preempts all": (
+        "pods create",
         lambda g: g.create(PODS, chunk(priorityClassName="system-node-critical")),
         "have SystemPriority",
     ),
     "a chunk with another account": (
+        "pods create",
         lambda g: g.create(PODS, chunk(serviceAccountName="builder")),
         "can have t-.*/builder",
     ),
-    # pods: patch
-    "a label on a stranger": (lambda g: g.patch(PODS, "stranger", labelled(**{"job-uid": "1"})), "were chunks"),
-    "a gate that no Job has put there": (lambda g: g.patch(PODS, "imitates", labelled(kind="Chunk")), "were chunks"),
+    "a label on a stranger": (
+        "pods patch",
+        lambda g: g.patch(PODS, "stranger", labelled(**{"job-uid": "1"})),
+        "were chunks",
+    ),
+    "a gate that no Job has put there": (
+        "pods patch",
+        lambda g: g.patch(PODS, "imitates", labelled(kind="Chunk")),
+        "were chunks",
+    ),
     "another image": (
+        "pods patch",
         lambda g: g.patch(PODS, "chunk", {"spec": {"containers": [{"name": "main", "image": "thief:1"}]}}),
         "the image of a container",
     ),
     "another image at the gate": (
+        "pods patch",
         lambda g: g.patch(PODS, "waits", {"spec": {"containers": [{"name": "main", "image": "thief:1"}]}}),
         "the image of a container",
     ),
     "a label by which a Service selects": (
+        "pods patch",
         lambda g: g.patch(PODS, "waits", {"metadata": {"labels": {"app": "shop"}}}),
         "only its own",
     ),
     "an annotation of others": (
+        "pods patch",
         lambda g: g.patch(PODS, "chunk", {"metadata": {"annotations": {"a": "b"}}}),
         "only its own",
     ),
-    "another job's chunk": (lambda g: g.patch(PODS, "chunk", labelled(**{"job-uid": "2"})), "changes labels only"),
-    "an owner that deletes": (lambda g: g.patch(PODS, "waits", OWNED), "metadata.ownerReferences"),
+    "another job's chunk": (
+        "pods patch",
+        lambda g: g.patch(PODS, "chunk", labelled(**{"job-uid": "2"})),
+        "changes labels only",
+    ),
+    "an owner that deletes": ("pods patch", lambda g: g.patch(PODS, "waits", OWNED), "metadata.ownerReferences"),
     "a finalizer that keeps": (
+        "pods patch",
         lambda g: g.patch(PODS, "chunk", {"metadata": {"finalizers": ["a/b"]}}),
         "nor metadata.finalizers",
     ),
     "the end of a Job's pod": (
+        "pods patch",
         lambda g: g.patch(PODS, "begun", {"spec": {"activeDeadlineSeconds": 1}}),
         "spec.activeDeadlineSeconds only",
     ),
     "more of a replica than the leader's label": (
+        "pods patch",
         lambda g: g.patch(PODS, "replica", labelled(pool="p"), g.system),
         "the label punctual.dev/leader",
     ),
     "the image of a replica": (
+        "pods patch",
         lambda g: g.patch(PODS, "replica", {"spec": {"containers": [{"name": "main", "image": "thief:1"}]}}, g.system),
         "the image of a container",
     ),
-    "the agent's pod": (lambda g: g.patch(PODS, "agent", labelled(leader="true"), g.system), "were chunks"),
-    # pods: delete
-    "the end of a stranger": (lambda g: g.delete(PODS, "stranger"), "deletes only pods"),
-    "the end of a pod at the gate": (lambda g: g.delete(PODS, "waits"), "deletes only pods"),
-    "the end of a pod that a Job has made": (lambda g: g.delete(PODS, "begun"), "deletes only pods"),
-    "the end of a replica": (lambda g: g.delete(PODS, "replica", g.system), "deletes only pods"),
-    # Jobs
-    "a Job that has not asked": (lambda g: g.patch(BATCH_JOBS, "plain", {"spec": {"suspend": False}}), "had the label"),
-    "the label of a Job": (lambda g: g.patch(BATCH_JOBS, "plain", labelled(pool="p")), "had the label"),
+    "the agent's pod": (
+        "pods patch",
+        lambda g: g.patch(PODS, "agent", labelled(leader="true"), g.system),
+        "were chunks",
+    ),
+    "the end of a stranger": ("pods delete", lambda g: g.delete(PODS, "stranger"), "deletes only pods"),
+    "the end of a pod at the gate": ("pods delete", lambda g: g.delete(PODS, "waits"), "deletes only pods"),
+    "the end of a pod that a Job has made": ("pods delete", lambda g: g.delete(PODS, "begun"), "deletes only pods"),
+    "the end of a replica": ("pods delete", lambda g: g.delete(PODS, "replica", g.system), "deletes only pods"),
+    "a Job that has not asked": (
+        "jobs patch",
+        lambda g: g.patch(BATCH_JOBS, "plain", {"spec": {"suspend": False}}),
+        "had the label",
+    ),
+    "the label of a Job": ("jobs patch", lambda g: g.patch(BATCH_JOBS, "plain", labelled(pool="p")), "had the label"),
     "the time limit of a Job": (
+        "jobs patch",
         lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"activeDeadlineSeconds": 1}}),
         "of a Job's spec",
     ),
     "the end of a Job": (
+        "jobs patch",
         lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"ttlSecondsAfterFinished": 0}}),
         "of a Job's spec",
     ),
     "where a Job's pods run": (
+        "jobs patch",
         lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}),
         "of a Job's spec",
     ),
     "labels of a Job's pods": (
+        "jobs patch",
         lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"template": {"metadata": {"labels": {"app": "shop"}}}}}),
         "of a Job's spec",
     ),
-    "an owner that deletes a Job": (lambda g: g.patch(BATCH_JOBS, "asked", OWNED), "of a Job's metadata"),
-    # our kinds
-    "a DivisibleJob of nothing": (lambda g: g.create(JOBS, divisible_job("new")), "creates only the DivisibleJob"),
+    "an owner that deletes a Job": ("jobs patch", lambda g: g.patch(BATCH_JOBS, "asked", OWNED), "of a Job's metadata"),
+    "a DivisibleJob of nothing": (
+        "divisiblejobs create",
+        lambda g: g.create(JOBS, divisible_job("new")),
+        "creates only the DivisibleJob",
+    ),
     "a DivisibleJob in kube-system": (
+        "divisiblejobs create",
         lambda g: g.create(JOBS, divisible_job("asked", [OF_JOB], jobRef={"name": "asked", "uid": "1"}), "kube-system"),
         "creates no divisiblejobs",
     ),
-    "a user's DivisibleJob": (lambda g: g.patch(JOBS, "mine", {"spec": {"units": 1}}), "changes only the DivisibleJob"),
+    "a user's DivisibleJob": (
+        "divisiblejobs patch",
+        lambda g: g.patch(JOBS, "mine", {"spec": {"units": 1}}),
+        "changes only the DivisibleJob",
+    ),
     "the pods of a Job's DivisibleJob": (
+        "divisiblejobs patch",
         lambda g: g.patch(JOBS, "asked", {"spec": {"template": {"spec": {"hostPID": True}}}}),
         "changes only the DivisibleJob",
     ),
-    "the end of a user's DivisibleJob": (lambda g: g.delete(JOBS, "mine"), "deletes only the DivisibleJob"),
+    "the end of a user's DivisibleJob": (
+        "divisiblejobs delete",
+        lambda g: g.delete(JOBS, "mine"),
+        "deletes only the DivisibleJob",
+    ),
     "a pool's nodes": (
+        "pools patch",
         lambda g: g.patch_own(POOLS, {"spec": {"nodeSelector": {"matchLabels": {"a": "b"}}}}),
         "of a Pool",
     ),
-    "others' finalizers of a pool": (lambda g: g.patch_own(POOLS, {"metadata": {"finalizers": None}}), "of a Pool"),
-    # others
-    "a node's labels": (lambda g: g.patch_own(NODES, {"metadata": {"labels": {"a": "b"}}}), "of a node"),
-    "a node that is cordoned": (lambda g: g.patch_own(NODES, {"spec": {"unschedulable": True}}), "of a node"),
-    "a taint of others": (lambda g: g.patch_own(NODES, NODE_TAINTS), "of a node"),
-    "a taint that evicts": (lambda g: g.patch_own(NODES, {"spec": {"taints": [TAINT]}}), "of a node"),
-    "an owner that deletes a node": (lambda g: g.patch_own(NODES, OWNED), "of a node"),
+    "others' finalizers of a pool": (
+        "pools patch",
+        lambda g: g.patch_own(POOLS, {"metadata": {"finalizers": None}}),
+        "of a Pool",
+    ),
+    "a node's labels": ("nodes patch", lambda g: g.patch_own(NODES, {"metadata": {"labels": {"a": "b"}}}), "of a node"),
+    "a node that is cordoned": (
+        "nodes patch",
+        lambda g: g.patch_own(NODES, {"spec": {"unschedulable": True}}),
+        "of a node",
+    ),
+    "a taint of others": ("nodes patch", lambda g: g.patch_own(NODES, NODE_TAINTS), "of a node"),
+    "a taint that evicts": ("nodes patch", lambda g: g.patch_own(NODES, {"spec": {"taints": [TAINT]}}), "of a node"),
+    "an owner that deletes a node": ("nodes patch", lambda g: g.patch_own(NODES, OWNED), "of a node"),
     "a ConfigMap of others": (
+        "configmaps patch",
         lambda g: g.patch(CONFIG_MAPS, "settings", {"data": {"a": "b"}}),
         "writes only ConfigMaps",
     ),
-    "a ConfigMap that is taken over": (lambda g: g.patch(CONFIG_MAPS, "settings", OWNED), "writes only ConfigMaps"),
+    "a ConfigMap that is taken over": (
+        "configmaps patch",
+        lambda g: g.patch(CONFIG_MAPS, "settings", OWNED),
+        "writes only ConfigMaps",
+    ),
     "a result without its job": (
+        "configmaps patch",
         lambda g: g.patch(CONFIG_MAPS, "results", {"metadata": {"ownerReferences": None}}),
         "writes only ConfigMaps",
     ),
-    "a ConfigMap of no job": (lambda g: g.create(CONFIG_MAPS, {"metadata": {"name": "new"}}), "writes only ConfigMaps"),
+    "a ConfigMap of no job": (
+        "configmaps create",
+        lambda g: g.create(CONFIG_MAPS, {"metadata": {"name": "new"}}),
+        "writes only ConfigMaps",
+    ),
     "a result in kube-system": (
+        "configmaps create",
         lambda g: g.create(
             CONFIG_MAPS, {"metadata": {"name": "new", "ownerReferences": [OF_DIVISIBLE_JOB]}}, "kube-system"
         ),
         "creates no configmaps",
     ),
-    "a Lease of others": (lambda g: g.create(LEASES, {"metadata": {"name": "new"}}, g.system), "creates the Leases"),
-    "an event in another's name": (lambda g: g.create(EVENTS, event("scheduler", g.tenant, "f")), "writes only events"),
-    "another's event": (lambda g: g.patch(EVENTS, "e", {"series": SERIES}), "writes only events"),
+    "a Lease of others": (
+        "leases create",
+        lambda g: g.create(LEASES, {"metadata": {"name": "new"}}, g.system),
+        "creates the Leases",
+    ),
+    "an event in another's name": (
+        "events create",
+        lambda g: g.create(EVENTS, event("scheduler", g.tenant, "f")),
+        "writes only events",
+    ),
+    "another's event": ("events patch", lambda g: g.patch(EVENTS, "e", {"series": SERIES}), "writes only events"),
 }
 
 
@@ -337,15 +433,15 @@ async def _ground(kubeconfig, folder, *, tenant="", **values):
 
 async def test_a_stolen_token_is_refused_each_abuse(kubeconfig, tmp_path):
     async with _ground(kubeconfig, tmp_path) as ground:
-        said = {name: await refusal(partial(call, ground)) for name, (call, _) in ABUSES.items()}
-    assert {name: text for name, text in said.items() if not re.search(ABUSES[name][1], text)} == {}
+        said = {name: await refusal(partial(call, ground)) for name, (_, call, _) in ABUSES.items()}
+    assert {name: text for name, text in said.items() if not re.search(ABUSES[name][2], text)} == {}
 
 
 async def test_the_rights_alone_allow_each_of_them(kubeconfig, tmp_path):
     """What is refused above is refused by the policies, and by nothing else."""
     async with _ground(kubeconfig, tmp_path, policy={"enabled": False}) as ground:
         refused = {}
-        for name, (call, _) in ABUSES.items():
+        for name, (_, call, _) in ABUSES.items():
             try:
                 await call(ground)
             except errors.ClusterError as error:
@@ -455,3 +551,32 @@ async def test_an_account_needs_a_creator_that_may_create_pods(kubeconfig, tmp_p
             assert await refusal(lambda: jobs.patch_merge(f"{path}/plain{DRY}", edit))
             await both.create(path, loads)
             await jobs.patch_merge(f"{path}/loads", {"spec": {"deadline": "20m"}})
+
+
+async def test_jobs_in_a_namespace_that_is_left_out_are_refused_and_told_why(client, world, replica, release):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    assert (await world.answered(await world.add_job()))["state"] != "Refused"
+    out, names = "kube-system", (f"d-{world.pool}", f"j-{world.pool}")
+    asked = divisible_job(names[0], pool=world.pool)
+    await client.create(JOBS.path(namespace=out), asked)
+    ordinary = job(names[1], {"punctual.dev/pool": world.pool})
+    ordinary["metadata"]["annotations"] = {"punctual.dev/deadline": "10m", "punctual.dev/cost-per-unit": "1s"}
+    size = {"requests": {"cpu": "1", "memory": "64Mi"}}
+    ordinary["spec"]["template"]["spec"]["containers"] = [{**CONTAINER, "resources": size}]
+    await client.create(BATCH_JOBS.path(namespace=out), ordinary)
+
+    async def answers():
+        one = await client.get(JOBS.path(namespace=out, name=names[0]))
+        other = await client.get(BATCH_JOBS.path(namespace=out, name=names[1]))
+        said = OPERATOR["condition"](one.get("status") or {}, "Admitted")
+        told = (other["metadata"].get("annotations") or {}).get("punctual.dev/message")
+        return (said, told) if said and told else None
+
+    said, told = await world.until(answers)
+    assert said["reason"] == "PodRefused"
+    assert "in namespace kube-system Punctual creates no pods" in said["message"]
+    assert "in namespace kube-system Punctual creates no divisiblejobs" in told
+    for path in (JOBS.path(namespace=out, name=names[0]), BATCH_JOBS.path(namespace=out, name=names[1])):
+        await client.delete(path, propagation="Background")
