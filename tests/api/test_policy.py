@@ -5,6 +5,7 @@ the rights alone, which allow them. Requests are dry runs, so that none changes 
 """
 
 import contextlib
+import json
 import re
 import runpy
 import uuid
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from installed import installed, refusal
 
-from punctual import errors
+from punctual import errors, wire
 from punctual.kube.api.resources import (
     BATCH_JOBS,
     CONFIG_MAPS,
@@ -30,6 +31,7 @@ from punctual.kube.cluster.client import ApiClient
 OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
 replica, world = OPERATOR["replica"], OPERATOR["world"]
 DRY = "?dryRun=All"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 CONTAINER = {"name": "main", "image": "work:1"}
 WAITS = {"schedulingGates": [{"name": "punctual.dev/chunk"}]}
 
@@ -580,3 +582,18 @@ async def test_jobs_in_a_namespace_that_is_left_out_are_refused_and_told_why(cli
     assert "in namespace kube-system Punctual creates no divisiblejobs" in told
     for path in (JOBS.path(namespace=out, name=names[0]), BATCH_JOBS.path(namespace=out, name=names[1])):
         await client.delete(path, propagation="Background")
+
+
+async def test_the_agents_token_is_nothing_to_the_api_server(client, release, tmp_path):
+    path = f"/api/v1/namespaces/{release.namespace}/serviceaccounts/punctual-agent/token"
+    spec = {"audiences": [wire.AUDIENCE], "expirationSeconds": 3600}
+    token = (await client.create(path, {"spec": spec}))["status"]["token"]
+    status = await client.review_token(token, (wire.AUDIENCE,))
+    assert status["authenticated"], "it is one, for the operator"
+    config = json.loads(release.own.read_text())
+    config["users"][0]["user"] = {"token": token}
+    own = tmp_path / "agent.kubeconfig"
+    own.write_text(json.dumps(config))
+    async with ApiClient(str(own)) as agent:
+        with pytest.raises(errors.Unauthorized):
+            await agent.create(REVIEWS, {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}})
