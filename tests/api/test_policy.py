@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 import runpy
+import sys
 import uuid
 from functools import partial
 from pathlib import Path
@@ -597,3 +598,27 @@ async def test_the_agents_token_is_nothing_to_the_api_server(client, release, tm
     async with ApiClient(str(own)) as agent:
         with pytest.raises(errors.Unauthorized):
             await agent.create(REVIEWS, {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}})
+
+
+async def test_the_charts_placeholders_are_let_through(client, world, release, tmp_path):
+    deployment = next(o for o in release.objects if o["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    name = "PUNCTUAL_PLACEHOLDER"
+    await world.add_node(cpu="3")
+    await world.add_pool(hold="Placeholder")
+    log = tmp_path / "replica.log"
+    one = OPERATOR["Replica"](release.own, release.namespace, log, **{name: env[name]})
+    kept = "punctual.dev/placeholder-of"
+
+    async def there(count):
+        found = await client.list(PODS.path(namespace=release.namespace), label_selector=kept)
+        return len(found.items) == count
+
+    try:
+        await world.until(lambda: there(3))
+        await client.delete(POOLS.path(name=world.pool))
+        await world.until(lambda: there(0))
+    finally:
+        await one.end()
+        sys.stderr.write(log.read_text())  # pytest shows it where the test failed

@@ -14,7 +14,7 @@ from punctual import errors
 ROOT = Path(__file__).parents[2]
 RBAC = "rbac.authorization.k8s.io/v1"
 ADMISSION = "admissionregistration.k8s.io/v1"
-PLURALS = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
+PLURALS = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "PriorityClass": "priorityclasses"}
 
 
 def rendered(namespace, **values):
@@ -57,7 +57,7 @@ async def installed(client, kubeconfig, namespace, **values):
     objects, made = rendered(namespace, **values), []
     try:
         for body in objects:
-            if body["kind"] in ("ServiceAccount", "Secret") or body["apiVersion"] in (RBAC, ADMISSION):
+            if body["kind"] in ("ServiceAccount", "Secret", "PriorityClass") or body["apiVersion"] in (RBAC, ADMISSION):
                 await client.create(path_of(body), body)
                 if "namespace" not in body["metadata"]:
                     made.append(f"{path_of(body)}/{body['metadata']['name']}")
