@@ -548,7 +548,7 @@ async def test_an_account_needs_a_creator_that_may_create_pods(kubeconfig, tmp_p
         async with ApiClient(str(clients["jobs"])) as jobs, ApiClient(str(clients["both"])) as both:
             for body in (loads, reduces):
                 said = await refusal(lambda body=body: jobs.create(path, body, dry_run=True))
-                assert "may not create pods in this namespace may use the account default only" in said
+                assert "only the account default may be used" in said
             await jobs.create(path, plain)
             edit = {"spec": {"template": loads["spec"]["template"]}}
             assert await refusal(lambda: jobs.patch_merge(f"{path}/plain{DRY}", edit))

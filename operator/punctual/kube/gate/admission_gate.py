@@ -278,7 +278,7 @@ def _read(manifest: Mapping[str, Any], known: KnownJob) -> api.DivisibleJob:
 def _key(
     known: KnownJob, kind: Kind, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec
 ) -> bytes:
-    whose = (known.owner.namespace, known.owner.pool, bool(known.owner.batch))
+    of = (known.owner.namespace, known.owner.pool, bool(known.owner.batch))
     size = (processor.cpu, processor.share.cpu, processor.memory, processor.others, processor.hold)
-    about = (*whose, kind == "Guest", *size, template, step and tuple(step))
+    about = (*of, kind == "Guest", *size, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
