@@ -358,6 +358,13 @@ def test_each_write_of_the_operator_in_the_cluster_has_a_policy(render):
     assert missing == set()
 
 
+def test_an_upgrade_that_keeps_the_values_of_an_earlier_chart_has_the_default_policies(render):
+    def policies(objects):
+        return [o for o in objects if o["kind"].startswith(POLICY)]
+
+    assert policies(render({"policy": None})) == policies(render())
+
+
 def test_policies_can_be_left_out(render):
     assert not [o for o in render({"policy": {"enabled": False}}) if o["kind"].startswith(POLICY)]
 
