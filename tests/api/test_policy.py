@@ -217,6 +217,11 @@ ABUSES = {  # the right that is abused, how, and words of the refusal
         ),
         "have Privileged",
     ),
+    "a chunk that sees all of /proc": (
+        "pods create",
+        lambda g: g.create(PODS, chunk(hostUsers=False, container={"securityContext": {"procMount": "Unmasked"}})),
+        "have the usual /proc",
+    ),
     "a chunk in the node's network": (
         "pods create",
         lambda g: g.create(PODS, chunk(hostNetwork=True)),
@@ -333,6 +338,16 @@ ABUSES = {  # the right that is abused, how, and words of the refusal
         "jobs patch",
         lambda g: g.patch(BATCH_JOBS, "asked", {"spec": {"template": {"metadata": {"labels": {"app": "shop"}}}}}),
         "of a Job's spec",
+    ),
+    "an annotation of a Job": (
+        "jobs patch",
+        lambda g: g.patch(BATCH_JOBS, "asked", {"metadata": {"annotations": {"a": "b"}}}),
+        "of a Job's metadata",
+    ),
+    "a finalizer that keeps a Job": (
+        "jobs patch",
+        lambda g: g.patch(BATCH_JOBS, "asked", {"metadata": {"finalizers": ["a/b"]}}),
+        "of a Job's metadata",
     ),
     "an owner that deletes a Job": ("jobs patch", lambda g: g.patch(BATCH_JOBS, "asked", OWNED), "of a Job's metadata"),
     "a DivisibleJob of nothing": (
