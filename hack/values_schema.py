@@ -128,7 +128,7 @@ class Policy(_Values):
 
     enabled: bool = True
     namespace_selector: Selector = Selector(match_expressions=[SYSTEM])
-    allow: list[Literal["Privileged", "HostNamespaces", "HostPath", "SystemPriority"]] = []
+    allow: list[Literal["Privileged", "Capabilities", "HostNamespaces", "HostPath", "SystemPriority"]] = []
     service_accounts: list[Account] = []
 
 

@@ -208,7 +208,7 @@ ABUSES = {  # the right that is abused, how, and words of the refusal
     "a chunk with a capability": (
         "pods create",
         lambda g: g.create(PODS, chunk(container={"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})),
-        "have Privileged",
+        "have Capabilities",
     ),
     "a chunk with a privileged init container": (
         "pods create",
@@ -471,6 +471,7 @@ EVERYTHING = {
     "spec.hostNetwork": chunk(hostNetwork=True),
     "hostPath": chunk(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
     "privileged": chunk(container={"securityContext": {"privileged": True}}),
+    "capabilities": chunk(container={"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}}),
     "system-": chunk(priorityClassName="system-node-critical"),
     "builder": chunk(serviceAccountName="builder"),
 }
@@ -480,7 +481,7 @@ EVERYTHING = {
 async def test_the_charts_values_allow_what_is_named_and_no_more(kubeconfig, tmp_path):
     tenant = f"t-{uuid.uuid4().hex[:10]}"
     allowed = {
-        "allow": ["Privileged", "HostNamespaces", "HostPath", "SystemPriority"],
+        "allow": ["Privileged", "Capabilities", "HostNamespaces", "HostPath", "SystemPriority"],
         "serviceAccounts": [f"{tenant}/builder", "loader"],
     }
     async with _ground(kubeconfig, tmp_path, tenant=tenant, policy=allowed) as ground:
