@@ -147,7 +147,9 @@ class Ground:
         await self.thief.patch_merge(resource.path(name=self.name) + DRY, body)
 
     async def delete(self, resource, name, namespace=None):
-        await self.thief.delete(resource.path(namespace=namespace or self.tenant, name=name) + DRY)
+        path = resource.path(namespace=namespace or self.tenant, name=name)
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]}  # a query beside a body is ignored
+        await self.thief._call("DELETE", path, body=body)
 
 
 def labelled(**labels):
@@ -251,6 +253,11 @@ ABUSES = {  # the right that is abused, how, and words of the refusal
     "a label on a stranger": (
         "pods patch",
         lambda g: g.patch(PODS, "stranger", labelled(**{"job-uid": "1"})),
+        "were chunks",
+    ),
+    "an annotation on a stranger": (
+        "pods patch",
+        lambda g: g.patch(PODS, "stranger", {"metadata": {"annotations": {"punctual.dev/offered-end": "1"}}}),
         "were chunks",
     ),
     "a gate that no Job has put there": (
