@@ -24,6 +24,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(ms|s|m|h))+$")]
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9.]+[A-Za-z]*$")] | float
 Address = Annotated[str, StringConstraints(pattern=r"^(https?://[^/?#@\s]+(/[^?#\s]*)?)?$")]
+Account = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9][-a-z0-9.]*$")]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 Labels = dict[str, str]
 Objects = list[dict[str, Any]]
@@ -103,6 +104,34 @@ class NetworkPolicy(_Values):
     page_from: Objects = []
 
 
+class Requirement(_Values):
+    """Of a label selector."""
+
+    key: Annotated[str, Field(min_length=1)]
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] = []
+
+
+class Selector(_Values):
+    """Of namespaces, by their labels."""
+
+    match_labels: Labels = {}
+    match_expressions: list[Requirement] = []
+
+
+NAMED = "kubernetes.io/metadata.name"
+SYSTEM = Requirement(key=NAMED, operator="NotIn", values=["kube-system", "kube-public", "kube-node-lease"])
+
+
+class Policy(_Values):
+    """What the API server lets the operator write."""
+
+    enabled: bool = True
+    namespace_selector: Selector = Selector(match_expressions=[SYSTEM])
+    allow: list[Literal["Privileged", "Capabilities", "HostNamespaces", "HostPath", "SystemPriority"]] = []
+    service_accounts: list[Account] = []
+
+
 class Page(_Values):
     """The web page."""
 
@@ -143,6 +172,7 @@ class Values(_Values):
     placeholder: Placeholder = Placeholder()
     agent: Agent = Agent()
     network_policy: NetworkPolicy = NetworkPolicy()
+    policy: Policy = Policy()
     page: Page = Page()
     prometheus: Prometheus = Prometheus()
     monitoring: Monitoring = Monitoring()

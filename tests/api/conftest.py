@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from installed import Installed, installed
 from kinds import teach
 from proxy import MAKING
 
@@ -119,6 +120,16 @@ async def namespace(client: ApiClient) -> str:
     name = f"t-{uuid.uuid4().hex[:10]}"
     await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
+
+
+@pytest.fixture
+async def release(client: ApiClient, kubeconfig: Path, namespace: str, tmp_path: Path) -> AsyncIterator[Installed]:
+    """The chart's rights and policies in a namespace beside the test's; `own` is the kubeconfig of the operator."""
+    system = f"{namespace}-system"
+    await client.create("/api/v1/namespaces", {"metadata": {"name": system}})
+    async with installed(client, kubeconfig, system) as made:
+        made.own = await made.account("punctual-operator", tmp_path / "operator.kubeconfig")
+        yield made
 
 
 Eventually = Callable[..., Awaitable[None]]

@@ -32,6 +32,7 @@ class World:
     def __init__(self, client, namespace):
         self.client = client
         self.namespace = namespace
+        self.system = namespace  # the operator's
         self.pool = f"pool-{uuid.uuid4().hex[:8]}"
         self.node = f"node-{self.pool}"
         self.timed = True  # its kubelet tells when containers began and ended
@@ -182,7 +183,7 @@ class World:
 
     async def let_go(self):
         """Release the Lease in the name of a holder that was killed: how long a takeover takes is another test's."""
-        path = LEASES.path(namespace=self.namespace, name="punctual")
+        path = LEASES.path(namespace=self.system, name="punctual")
         await self.client.patch_merge(path, {"spec": {"holderIdentity": None}})
 
     async def clean(self):
@@ -239,12 +240,12 @@ class Replica:
 
 
 @pytest.fixture
-async def replica(kubeconfig, namespace, tmp_path):
-    """A function that starts a replica of the operator; all are stopped at the end, in good order."""
-    started = []
+async def replica(release, world, tmp_path):
+    """A function that starts a replica under the chart's rights and policies; all are stopped, in good order."""
+    started, world.system = [], release.namespace
 
     async def start():
-        one = Replica(kubeconfig, namespace, tmp_path / f"replica-{len(started)}.log")
+        one = Replica(release.own, release.namespace, tmp_path / f"replica-{len(started)}.log")
         started.append(one)
         async with asyncio.timeout(200):  # a busy machine takes its time to import it all
             while '"started"' not in one.log.read_text():
@@ -830,13 +831,13 @@ async def test_a_standby_takes_over_when_the_leader_leaves(world, replica):
     assert after["epoch"] == before["epoch"] + 1
 
 
-async def test_epochs_go_on_rising_when_the_lease_was_deleted(world, replica, namespace):
+async def test_epochs_go_on_rising_when_the_lease_was_deleted(world, replica):
     await world.add_node()
     await world.add_pool()
     first = await replica()
     before = await world.answered(await world.add_job(), "Feasible")
     await first.end()
-    await world.client.delete(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/punctual")
+    await world.client.delete(f"/apis/coordination.k8s.io/v1/namespaces/{world.system}/leases/punctual")
     await replica()
     after = await world.answered(await world.add_job(), "Feasible")
     assert after["epoch"] > before["epoch"]
@@ -873,12 +874,12 @@ async def test_an_epoch_that_somebody_wrote_on_a_pod_counts_for_nothing(world, r
     assert (await world.answered(await world.add_job(), "Feasible"))["epoch"] < 1000
 
 
-async def test_a_leader_that_lost_its_lease_stands_by_and_leads_again(world, replica, namespace):
+async def test_a_leader_that_lost_its_lease_stands_by_and_leads_again(world, replica):
     await world.add_node()
     await world.add_pool()
     one = await replica()
     before = await world.answered(await world.add_job(), "Feasible")
-    await world.client.delete(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/punctual")
+    await world.client.delete(f"/apis/coordination.k8s.io/v1/namespaces/{world.system}/leases/punctual")
     job = await world.add_job()
 
     async def led_again():

@@ -13,9 +13,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
-import helm_python
 import pytest
-import yaml
 from kinds import teach
 from lines import whole_lines
 from ports import kept_port
@@ -62,29 +60,6 @@ def kubeconfig(server):
     return server[0]
 
 
-@pytest.fixture
-async def install(client, kubeconfig, namespace, tmp_path):
-    """Create the chart's objects for the operator; return a kubeconfig of its account and the granted rules."""
-    with helm_python.Chart.load(ROOT / "charts" / "punctual") as chart:
-        values = {"crds": {"enabled": False}, "operator": {"claimNamespace": namespace}}
-        texts = chart.render(values, name="punctual", namespace=namespace)
-    objects = [o for path, text in texts.items() if path.endswith(".yaml") for o in yaml.safe_load_all(text) if o]
-    for o in objects:
-        if o["kind"] not in ("ServiceAccount", "Secret") and o["apiVersion"] != "rbac.authorization.k8s.io/v1":
-            continue
-        where = f"namespaces/{namespace}/" if "namespace" in o["metadata"] else ""
-        prefix = "/api/v1" if o["apiVersion"] == "v1" else f"/apis/{o['apiVersion']}"
-        await client.create(f"{prefix}/{where}{o['kind'].lower()}s", o)
-    spec = {"spec": {"expirationSeconds": 3600}}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/punctual-operator/token"
-    token = (await client.create(path, spec))["status"]["token"]
-    config = json.loads(kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    own = tmp_path / "operator.kubeconfig"
-    own.write_text(json.dumps(config))
-    return own, granted(objects)
-
-
 def granted(objects):
     """Give each right that the chart gives to its own accounts, as (verb, group, resource, name)."""
     bound = {(o["roleRef"]["kind"], o["roleRef"]["name"]) for o in objects if "roleRef" in o}
@@ -122,10 +97,9 @@ KEY = {"name": "archive", "key": "authorization"}
 class Staff:
     """Replicas of the operator under its own account, beside a pod that stands for the leader's."""
 
-    def __init__(self, kubeconfig, namespace, folder, log, port):
-        self.kubeconfig, self.namespace, self.folder, self.log = kubeconfig, namespace, folder, log
-        self.port = port
-        self.user = f"system:serviceaccount:{namespace}:punctual-operator"
+    def __init__(self, release, folder, log, port):
+        self.kubeconfig, self.folder, self.log, self.port = release.own, folder, log, port
+        self.namespace, self.user = release.namespace, release.user
         self.replicas = []
 
     def start(self, **env):
@@ -147,21 +121,23 @@ POD = "punctual-operator-0"
 
 
 @pytest.fixture
-async def staff(client, install, server, namespace, tmp_path):
-    pod = {"metadata": {"name": POD}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    await client.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+async def staff(client, release, server, tmp_path):
+    deployment = next(o for o in release.objects if o["kind"] == "Deployment")
+    meta = {"name": POD, "labels": deployment["spec"]["template"]["metadata"]["labels"]}
+    pod = {"metadata": meta, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    await client.create(f"/api/v1/namespaces/{release.namespace}/pods", pod)
     with kept_port() as port:
-        made = Staff(install[0], namespace, tmp_path, server[1], port)
+        made = Staff(release, tmp_path, server[1], port)
         yield made
         await made.end()
 
 
 @pytest.mark.timeout(600, func_only=True)
-async def test_every_right_is_used_and_none_is_missing(world, staff, install):
+async def test_every_right_is_used_and_none_is_missing(world, staff, release):
     await story(world, staff)
     used, refused = asked(staff.log, staff.user)
     assert refused == set()
-    unused = {r for r in install[1] if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
+    unused = {r for r in granted(release.objects) if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
     assert sorted(unused) == sorted(MAY_REST)
 
 
@@ -266,7 +242,7 @@ async def story(world, staff):
     # another leader; somebody has spoilt what agents trust
     staff.start()
     await world.until(lambda: staff.has_used("watch", "coordination.k8s.io", "leases"))
-    published = f"/api/v1/namespaces/{namespace}/configmaps/punctual-ca"
+    published = f"/api/v1/namespaces/{staff.namespace}/configmaps/punctual-ca"
     await client.patch_merge(published, {"data": {"ca.crt": "?"}})
     assert await first.end() == 0
     third = staff.start()
@@ -283,7 +259,7 @@ async def story(world, staff):
     await gone(world, POOLS.path(name=world.pool))
 
 
-async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(install, client, namespace, world):
+async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(release, client, namespace, world):
     group = "rbac.authorization.k8s.io"
 
     async def may(user, verb, resource):
@@ -295,7 +271,7 @@ async def test_who_may_edit_makes_jobs_and_books_nothing_ahead(install, client, 
     for user in ("view", "edit", "reserve"):  # no controller is here that makes them parts of Kubernetes' own roles
         binding = {
             "metadata": {"name": user},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{namespace}-punctual-{user}"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": f"{release.namespace}-punctual-{user}"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
         }
         await client.create(f"/apis/{group}/v1/namespaces/{namespace}/rolebindings", binding)

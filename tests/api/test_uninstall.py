@@ -27,15 +27,15 @@ OTHER = {"key": "other", "effect": "NoExecute"}
 
 
 @pytest.fixture
-def hook(kubeconfig, namespace):
-    """Run the program; return what it says."""
+def hook(release):
+    """Run the program under the operator's account; return what it says."""
 
     async def run():
         env = {
             **os.environ,
-            "KUBECONFIG": str(kubeconfig),
-            "POD_NAMESPACE": namespace,
-            "PUNCTUAL_CLAIM_NAMESPACE": namespace,
+            "KUBECONFIG": str(release.own),
+            "POD_NAMESPACE": release.namespace,
+            "PUNCTUAL_CLAIM_NAMESPACE": release.namespace,
         }
         words = [sys.executable, "-m", "punctual.kube.uninstall"]
         done = await asyncio.to_thread(subprocess.run, words, env=env, capture_output=True, text=True, check=False)

@@ -154,7 +154,8 @@ async def test_the_kinds_and_their_objects_outlive_the_chart(cluster, pool):
         cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, "--uninstall")
         ours = "deployments,daemonsets,services,secrets,roles,networkpolicies"
         await eventually(lambda: not listed(cluster, ours, "-n", SYSTEM))
-        assert "punctual" not in cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
+        bound = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+        assert "punctual" not in cluster.kubectl("get", f"clusterroles,clusterrolebindings,{bound}", "-o", "name")
         assert {k["metadata"]["uid"] for k in listed(cluster, "crd", *KINDS)} == kinds
         assert {p["metadata"]["uid"] for p in listed(cluster, "pools")} >= pools
     finally:

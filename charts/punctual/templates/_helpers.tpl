@@ -8,7 +8,7 @@
 {{- /* Names of cluster-wide objects carry the namespace: two releases of one name may stand side by side. */ -}}
 {{- define "punctual.clusterName" -}}
 {{- $name := include "punctual.fullname" . -}}
-{{- if eq $name .Release.Namespace }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name }}{{ end -}}
+{{- if eq $name .Release.Namespace }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name | trimPrefix "-" }}{{ end -}}
 {{- end -}}
 
 {{- /* The default again: `helm upgrade --reuse-values` knows only the values of the earlier chart. */ -}}

@@ -45,6 +45,11 @@ EVERYTHING = {
         "pageFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
     },
     "page": {"enabled": True},
+    "policy": {
+        "namespaceSelector": {"matchLabels": {"punctual": "yes"}},
+        "allow": ["HostPath"],
+        "serviceAccounts": ["loader", "team-a/builder"],
+    },
     "prometheus": {"url": "http://prometheus.monitoring:9090/main"},
     "monitoring": {"labels": {"release": "prometheus"}, "interval": "1m"},
 }
@@ -162,6 +167,9 @@ def test_defaults_are_the_models_and_each_value_has_a_comment():
         ({"fullnameOverride": "No Spaces"}, "/fullnameOverride"),
         ({"crds": {"enabled": "yes"}}, "/crds/enabled"),
         ({"placeholder": {"priority": "low"}}, "/placeholder/priority"),
+        ({"policy": {"allow": ["hostPath"]}}, "/policy/allow/0"),
+        ({"policy": {"serviceAccounts": ["a/b/c"]}}, "/policy/serviceAccounts/0"),
+        ({"policy": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}, "operator"),
         ({"prometheus": {"url": "prometheus:9090"}}, "/prometheus/url"),
         ({"prometheus": {"url": "http://me:secret@prometheus"}}, "/prometheus/url"),
     ],
@@ -297,8 +305,68 @@ def test_the_agent_has_one_token_for_the_operator_alone_and_no_rights(render):
     assert pod["automountServiceAccountToken"] is False
     tokens = [s for v in pod["volumes"] for s in v.get("projected", {}).get("sources", [])]
     assert [t["serviceAccountToken"]["audience"] for t in tokens] == [wire.AUDIENCE]
-    bound = [s["name"] for o in objects if o["kind"].endswith("Binding") for s in o["subjects"]]
+    bound = [s["name"] for o in objects if o["kind"].endswith("RoleBinding") for s in o["subjects"]]
     assert set(bound) == {"punctual-operator"}
+
+
+POLICY = "ValidatingAdmissionPolicy"
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_each_policy_denies_what_the_operators_account_asks_for_and_nothing_of_others(render, values):
+    objects = render(values)
+    account = of(objects, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+    policies = {o["metadata"]["name"]: o["spec"] for o in objects if o["kind"] == POLICY}
+    bindings = [o["spec"] for o in objects if o["kind"] == f"{POLICY}Binding"]
+    assert {b["policyName"] for b in bindings} == policies.keys()
+    assert all(b["validationActions"] == ["Deny"] for b in bindings)
+    for name, spec in policies.items():
+        assert spec["failurePolicy"] == "Fail"
+        if name.endswith("-accounts"):  # of our own kind alone
+            assert [r["apiGroups"] for r in spec["matchConstraints"]["resourceRules"]] == [["punctual.dev"]]
+        else:
+            asked = [c["expression"] for c in spec["matchConditions"]]
+            assert asked == [f'request.userInfo.username == "system:serviceaccount:lab:{account}"']
+
+
+def test_each_write_of_the_operator_in_the_cluster_has_a_policy(render):
+    """Beside statuses of our kinds, reviews, and what RBAC names object by object."""
+    objects = render()
+    writes = {
+        (group, resource, verb)
+        for o in objects
+        if o["kind"] in ("Role", "ClusterRole")
+        and re.search("-(kinds|chunks|reviews|operator|claim)$", o["metadata"]["name"])
+        for rule in o["rules"]
+        if "resourceNames" not in rule
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch") and not resource.endswith(("/status", "reviews"))
+    }
+    judged = {
+        (group, resource): rule["operations"]
+        for o in objects
+        if o["kind"] == POLICY and not o["metadata"]["name"].endswith(("-accounts", "-elsewhere"))
+        for rule in o["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    operations = {"create": "CREATE", "patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
+    missing = {w for w in writes if not {operations[w[2]], "*"} & set(judged.get(w[:2], ()))}
+    assert ("", "pods", "delete") in writes
+    assert missing == set()
+
+
+def test_an_upgrade_that_keeps_the_values_of_an_earlier_chart_has_the_default_policies(render):
+    def policies(objects):
+        return [o for o in objects if o["kind"].startswith(POLICY)]
+
+    assert policies(render({"policy": None})) == policies(render())
+
+
+def test_policies_can_be_left_out(render):
+    assert not [o for o in render({"policy": {"enabled": False}}) if o["kind"].startswith(POLICY)]
 
 
 def test_the_agent_sees_pods_folders_read_only(render):

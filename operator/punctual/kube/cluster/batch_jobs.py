@@ -201,6 +201,11 @@ def _some(notes: Json, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(notes[name])) for name in names if name in notes)
 
 
+def job_reference(name: str, uid: str) -> dict[str, Any]:
+    """Return the owner reference to a Job."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+
+
 def job_behind(body: Json) -> str:
     """Return the uid of the Job that a pod is of, as its controller says. Empty: it is of none."""
     owners = body["metadata"].get("ownerReferences") or ()

@@ -23,6 +23,7 @@ import orjson
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.cluster.batch_jobs import job_reference
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pod_manifest import IMAGE, InputStep, chunk_pod, input_volumes
@@ -237,9 +238,12 @@ class AdmissionGate:
         )
         template = (asked["reduce"] if kind == "Reduce" else asked)["template"]
         step, chunk_class = InputStep.of(asked, image=self._image), self._caches.placeholder_settings.chunk_class
-        return chunk_pod(
+        pod = chunk_pod(
             owner, chunk, template, processor=processor, epoch=0, priority_class=chunk_class, step=step, others=others
         )
+        if owner.batch:  # the Job's controller creates it: the chart's policy bounds only what the operator creates
+            pod["metadata"]["ownerReferences"] = [job_reference(owner.name, owner.batch)]
+        return pod
 
     def _answered(self, key: bytes) -> None:
         for uid in self._asking.pop(key, ()):
@@ -274,6 +278,7 @@ def _read(manifest: Mapping[str, Any], known: KnownJob) -> api.DivisibleJob:
 def _key(
     known: KnownJob, kind: Kind, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec
 ) -> bytes:
+    of = (known.owner.namespace, known.owner.pool, bool(known.owner.batch))
     size = (processor.cpu, processor.share.cpu, processor.memory, processor.others, processor.hold)
-    about = (known.owner.namespace, known.owner.pool, kind == "Guest", *size, template, step and tuple(step))
+    about = (*of, kind == "Guest", *size, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

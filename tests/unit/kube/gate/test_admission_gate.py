@@ -316,3 +316,14 @@ async def test_a_job_ref_of_the_owner_is_taken(desk):
     taken = desk.ask(body)
     assert taken.refusal is None
     assert taken.unit_pods
+
+
+async def test_the_pod_of_a_job_is_tried_as_its_controller_would_create_it(desk):
+    """The policy of the chart bounds what the operator creates, and this pod it does not create."""
+    body = job(jobRef={"name": "j1", "uid": "b1"})
+    body["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j1", "uid": "b1"}]
+    desk.ask(body)
+    desk.ask(job("j2"))
+    await desk.answered()
+    owners = [tried["metadata"]["ownerReferences"] for _, tried in desk.server.asked]
+    assert [[(o["kind"], o["uid"]) for o in one] for one in owners] == [[("Job", "b1")], [("DivisibleJob", "j2")]]

@@ -11,7 +11,7 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube.api.base import API_VERSION
 from punctual.kube.api.fields import MAX_PROCESSORS
-from punctual.kube.cluster.batch_jobs import BatchJob, Parallelism
+from punctual.kube.cluster.batch_jobs import BatchJob, Parallelism, job_reference
 from punctual.kube.cluster.pod_manifest import toleration
 from punctual.kube.cluster.requests import is_device, requested
 from punctual.kube.gate.pod_size import wrong_job_size
@@ -112,7 +112,7 @@ def divisible_job(job: BatchJob, now: float) -> Json:
         spec["profile"] = asked[PROFILE]
     if (anyway := _on_refusal(job)) != "Stop":
         spec["onRefusal"] = anyway
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid, "controller": True}
+    owner = job_reference(job.name, job.uid)
     meta = {"name": job.name, "namespace": job.namespace, "ownerReferences": [owner]}
     return {"apiVersion": API_VERSION, "kind": "DivisibleJob", "metadata": meta, "spec": spec}
 
