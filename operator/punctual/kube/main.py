@@ -5,7 +5,9 @@
     shut down   no new decisions · statuses flushed (5 s) · lease released · kopf stopped
 
 A lost lease ends the term, and this replica is a standby again. An unexpected failure (a broken invariant, a newer
-leader's write, a thread that ended) ends the process. Another replica then starts from the recorded state.
+leader's write, a thread that ended) ends the process. Another replica then starts from the recorded state. A store of
+the API server that was set back ends the process, too, and nothing is written before: its caches show what may never
+have happened.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ import structlog
 
 from punctual import __version__, wire
 from punctual import metric_names as names
-from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
+from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError, StoreFellBack
 from punctual.kube.actors.actors import PoolCore
 from punctual.kube.agents.ca import service_names
 from punctual.kube.agents.ca_store import ClusterCaStore
@@ -48,6 +50,7 @@ from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.kinds.rates.prometheus import check_url
+from punctual.kube.known.store import HIGHEST
 from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics, begin
@@ -392,6 +395,14 @@ class Operator:
         if self._term:
             self._term.heard(report)
 
+    def heard_above(self, epoch: int) -> None:
+        """Lead on above an epoch that an agent has seen, if a leader can have had it.
+
+        If another replica leads by now, the Lease says so before it is acquired again.
+        """
+        if self._elector and epoch <= HIGHEST:
+            self._elector.begin_above(epoch)
+
     def count_refusal(self, reason: Refusal) -> None:
         """Count a refusal."""
         self._metrics.refusals.labels(reason).inc()
@@ -467,6 +478,8 @@ class Operator:
             self._label.show(leading=leading)
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, StoreFellBack):
+            self.follow()  # what was decided from a store that is no more must not be written
         if not self._ended.done():
             self._ended.set_exception(error)
 

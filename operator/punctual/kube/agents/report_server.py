@@ -6,7 +6,8 @@ A report is accepted only if all of this holds. Each refusal is counted by its r
     the token is the agent's, for us         TokenReview, cached up to a minute (``identity.py``)
     it comes from the node that it names     the token's node-name, not the body's
     it is newer than the last one            (instance, sequence); of two running instances the younger counts
-    it has not seen a higher epoch           else a newer leader exists, and this one must not answer
+    it has not seen a higher epoch           else a newer leader exists, or there was one before the API server's store
+                                             was set back: this one must not answer, and begins again above it
 
 The term takes the accepted report, and ignores pods that are not known on that node. The answer is made from the set
 points. TokenReviews are the only calls to the API server.
@@ -79,6 +80,9 @@ class Receiver(Protocol):
 
     def heard(self, report: wire.Report) -> None:
         """Receive an accepted report."""
+
+    def heard_above(self, epoch: int) -> None:
+        """Learn that an agent has seen a higher epoch than this leader's."""
 
     def count_refusal(self, reason: Refusal) -> None:
         """Count a refusal."""
@@ -183,6 +187,7 @@ class ReportServer:
             raise _Refused("otherNode")
         epoch = self._epoch()  # read again: a term may end during any await
         if report.epoch > epoch:
+            self._receiver.heard_above(report.epoch)
             raise _Refused("higherEpoch")
         if self._order(report):
             self._receiver.heard(report)

@@ -20,6 +20,7 @@ from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.walk import walk
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.pools import KnownPool
+from punctual.kube.known.revision import check
 from punctual.kube.known.store import Known, metadata_of
 
 PAUSE: Final = 20.0
@@ -57,9 +58,10 @@ class Resync:
         self._receiver = receiver
         self._watches = watches
         self._missed = 0
+        self._listed: dict[Resource, str] = {}  # the version of the last list
 
     async def run(self) -> None:
-        """Compare until cancelled."""
+        """Compare until cancelled. Raises StoreFellBack if the API server's store was set back."""
         took, soon, caught_up = 0.0, True, False
         while True:
             await asyncio.sleep(pause_after(took, soon=soon))
@@ -96,6 +98,8 @@ class Resync:
         for store in self._directory.stores:
             resource, known, listed = store.resource, dict(store), set()
             async for page in walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST):
+                check(f"the list of {resource.plural}", self._listed.get(resource, ""), page.resource_version)
+                self._listed[resource] = page.resource_version
                 for item in page.items:
                     meta = item["metadata"]
                     listed.add(meta["uid"])

@@ -44,6 +44,7 @@ class Operator:
         self.now = 1000.0
         self.clock = 50.0
         self.heard = []
+        self.above = []
         self.refused = Counter()
         self.reviews = []
         self.away = False
@@ -51,6 +52,7 @@ class Operator:
         receiver = SimpleNamespace(
             leading_epoch=lambda: self.epoch,
             heard=self.heard.append,
+            heard_above=self.above.append,
             count_refusal=lambda reason: self.refused.update({reason: 1}),
         )
         by = clock(lambda: self.clock, now=lambda: self.now)
@@ -232,6 +234,7 @@ async def test_a_report_is_refused(stage, body, how, status, reason):
     assert (await agents.post(body, **how))[:2] == (status, {"reason": reason})
     assert operator.refused == {reason: 1}
     assert operator.heard == []
+    assert operator.above == ([8] if reason == "higherEpoch" else [])
     # and leaves no trace: the right one is heard
     assert (await agents.post(report()))[0] == 200
 

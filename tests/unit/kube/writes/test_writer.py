@@ -27,6 +27,7 @@ from punctual.kube.writes.operations import (
     Patch,
     PutStatus,
     StartPod,
+    perform,
     same,
 )
 from punctual.kube.writes.writer import Writer
@@ -823,3 +824,23 @@ async def test_an_object_that_is_refused_is_told(terms, error):
     term.writer.submit("b", make("nightly"))
     await term.settle()
     assert (term.results, term.outcomes[0].message) == (["refused"], str(error))
+
+
+@pytest.mark.parametrize(("now", "fell"), [("12", False), ("7", True), ("x", False)])
+async def test_an_object_that_is_older_than_it_was_shows_that_the_store_was_set_back(now, fell):
+    class Client:
+        async def metadata(self, path):
+            return {"uid": "u", "resourceVersion": now}
+
+        async def put_status(self, path, body, **_):
+            if body["metadata"]["resourceVersion"] == "9":
+                raise errors.Conflict("the object has been modified")
+            return body
+
+    write = status("j", 1)
+    write = replace(write, body={**write.body, "metadata": {"name": "j", "uid": "u"}})
+    if fell:
+        with pytest.raises(errors.StoreFellBack, match="/j has resource version 7, and had 9 before"):
+            await perform(Client(), "j", write, version="9")
+    else:
+        assert (await perform(Client(), "j", write, version="9")).result == "done"
