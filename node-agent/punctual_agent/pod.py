@@ -22,6 +22,10 @@ class Pod:
     may have counted it."""
     mode: Mode | None = None
     """None: no set point has named it."""
+    job: str = ""
+    """The job that a set point has named, and that the operator does not know if its last answer left the pod out."""
+    named: bool = False
+    """The operator's last answer named it."""
     looked: float | None = None
     """The time at which its files were last read."""
     over: bool = False

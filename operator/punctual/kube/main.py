@@ -51,6 +51,7 @@ from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.kinds.rates.prometheus import check_url
 from punctual.kube.known.store import HIGHEST
+from punctual.kube.leader.lost_promises import Fall
 from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics, begin
@@ -195,6 +196,7 @@ class Operator:
         self._term: Term | None = None
         self._leading: asyncio.Task[None] | None = None
         self._elector: ElectorThread | None = None
+        self._fall: Fall | None = None  # what agents have said since this term began
         self._begun = False
         self._caches: Caches | None = None
         self._label: LeaderLabel | None = None
@@ -238,6 +240,7 @@ class Operator:
             asker = make.client(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.placeholder_settings)
+            self._set_points.job_of = caches.job_of_pod
             group = await stack.enter_async_context(_Tasks(self._fail))
             watches = make.watches(self, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
@@ -400,7 +403,9 @@ class Operator:
 
         If another replica leads by now, the Lease says so before it is acquired again.
         """
-        if self._elector and epoch <= HIGHEST:
+        if self._term and self._elector and epoch <= HIGHEST:
+            known = max(epoch, self._fall.known if self._fall else 0)
+            self._fall = Fall(self._term.epoch, known)
             self._elector.begin_above(epoch)
 
     def count_refusal(self, reason: Refusal) -> None:
@@ -436,7 +441,8 @@ class Operator:
         """Begin a term."""
         assert self._elector is not None
         assert self._given is not None
-        self._term = Term(epoch, self._given, self._elector)
+        fall, self._fall = self._fall, None
+        self._term = Term(epoch, self._given, self._elector, fall=fall if fall and fall.recorded < fall.known else None)
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
 
     async def _lead(self, term: Term, before: asyncio.Task[None] | None) -> None:

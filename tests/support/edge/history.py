@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
+from edge.store import Event
 from punctual.kube.cluster.batch_jobs import INDEX
 from punctual.labels import JOB_UID_LABEL, KIND_LABEL
 from punctual.notation.duration import parse_time
@@ -66,6 +67,19 @@ class History:
         self.windows = {}  # by (uid of the reservation, start)
         self._now = now
         store.written.append(self._hear)
+
+    def begin_anew(self, bodies):
+        """Know only what is there: what came later was taken back."""
+        for known in (self.stays, self.strangers, self.runs, self.windows):
+            known.clear()
+        for body in bodies:
+            if body["kind"] == "Pod":
+                self._note_pod(Event(0, "ADDED", "", body, None))
+        for uid, run in list(self.runs.items()):
+            if run.end < float("inf"):  # it had ended before
+                run.begin = run.end = 0.0
+                if not run.well:
+                    del self.runs[uid]
 
     def _hear(self, resource, event):
         if not self.listens:

@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         "an epoch is not raised",
         "election/elector.py",
-        "self._epoch, self._candidate.min_epoch()) + 1",
-        "self._epoch, self._candidate.min_epoch())",
+        "self._above, self._candidate.min_epoch()) + 1",
+        "self._above, self._candidate.min_epoch())",
     ),
     Mutant(
         "a leader goes on for twenty seconds after its last renewal",

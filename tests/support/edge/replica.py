@@ -81,6 +81,9 @@ class ElectorTask:
     def leads(self, epoch):
         return self._elector.leads(epoch)
 
+    def begin_above(self, epoch):
+        self._elector.begin_above(epoch)
+
     @property
     def other_installation(self):
         return self._elector.other_installation

@@ -7,7 +7,7 @@ from edge.plan import TAKING
 from edge.users import BATCH_JOBS, IN_SPACE, JOBS
 from edge.virtual import BEGIN
 from punctual.control.phase import wrap
-from punctual.errors import Fenced
+from punctual.errors import Fenced, StoreFellBack
 from punctual.labels import PLACEHOLDER, PROCESSOR
 
 
@@ -207,12 +207,19 @@ def _most(stays, begin, end):
 
 
 def _may(world, error):
-    """Return whether a replica may end so: another one leads although this one's time is not over.
+    """Return whether a replica may end so: by design, and by a cause that the plan has.
 
-    That takes a Lease that was deleted. The process ends then, by design.
+    Another one leads although this one's time is not over, which takes a Lease that was deleted. Or the store was
+    brought back.
     """
+    if world.restored is not None and _is_only(error, StoreFellBack):
+        return True
     fenced_only = isinstance(error, BaseExceptionGroup) and error.split(Fenced)[1] is None
     return fenced_only and any(act.what == "delete lease" for act in world.plan.acts)
+
+
+def _is_only(error, kind):
+    return isinstance(error, kind) or (isinstance(error, BaseExceptionGroup) and error.split(kind)[1] is None)
 
 
 def _events(world):

@@ -7,6 +7,7 @@ counts is processed as an event, and the second one makes kopf list and watch ag
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
@@ -97,14 +98,16 @@ class Resync:
         gone: list[tuple[Resource, Json]] = []
         for store in self._directory.stores:
             resource, known, listed = store.resource, dict(store), set()
-            async for page in walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST):
-                check(f"the list of {resource.plural}", self._listed.get(resource, ""), page.resource_version)
-                self._listed[resource] = page.resource_version
-                for item in page.items:
-                    meta = item["metadata"]
-                    listed.add(meta["uid"])
-                    if is_news(meta, known.get(meta["uid"])):
-                        new.append((resource, meta))
+            pages = walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST)
+            async with contextlib.aclosing(pages):
+                async for page in pages:
+                    check(f"the list of {resource.plural}", self._listed.get(resource, ""), page.resource_version)
+                    self._listed[resource] = page.resource_version
+                    for item in page.items:
+                        meta = item["metadata"]
+                        listed.add(meta["uid"])
+                        if is_news(meta, known.get(meta["uid"])):
+                            new.append((resource, meta))
             gone += [(resource, metadata_of(one)) for uid, one in known.items() if uid not in listed]
         left = len(new) + len(gone) + 1
         # kopf needs a minute for its first list of 20,000 objects; as long as differences disappear, it is at work

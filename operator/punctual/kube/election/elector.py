@@ -4,9 +4,10 @@ The holder renews the Lease. It stops leading after ``renew`` seconds without su
 clock from *before* the last successful request. Others wait ``lease`` seconds from when they saw that renewal, so the
 holder stops before another replica may start. ``spec.leaseTransitions`` is the epoch. It is raised at every
 acquisition, also by the same holder, and to at least one more than ``min_epoch()`` (the highest epoch in any status).
-Otherwise a deleted Lease would restart it at 0. After a restore of the API server's store, agents know higher epochs than
-the statuses: told of one (`begin_above`), the holder ends its term and acquires the Lease again, above it. A standby watches the Lease and acts at its expiry or release. Before a
-replica takes the Lease and while it holds it, it holds the `claim` of its installation, too.
+Otherwise a deleted Lease would restart it at 0. After a restore of the API server's store, agents know higher epochs
+than the statuses: told of one (`begin_above`), the holder ends its term and acquires the Lease again, above it. A
+standby watches the Lease and acts at its expiry or release. Before a replica takes the Lease and while it holds it, it
+holds the `claim` of its installation, too.
 
 `ElectorThread` runs the elector in a separate thread and loop, so that a long plan cannot delay a renewal. `writer`
 relies on it: between an expiry and the moment when the main loop learns of it, `leading` is already False.
@@ -35,7 +36,7 @@ from punctual.runtime.clock import ServerClock
 
 NEVER = float("-inf")
 AGAIN_RATE, AGAIN_BURST = 1 / 60, 3
-"""Terms a second that may end because an agent knows a higher epoch, and how many at once: one node must not end each."""
+"""How many terms a second, and at once, may end because an agent knows a higher epoch: one node must not end each."""
 
 log = structlog.get_logger()
 
@@ -120,7 +121,7 @@ class Elector:
         return self._claim.other
 
     def begin_above(self, epoch: int) -> None:
-        """End the term soon, and acquire the Lease again with a higher epoch than this. May be called from any thread."""
+        """End the term soon, and acquire the Lease again above this epoch. May be called from any thread."""
         self._above = max(self._above, epoch)
 
     async def run(self) -> None:

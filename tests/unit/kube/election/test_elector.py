@@ -298,7 +298,7 @@ async def test_a_standby_ends_within_the_length_of_a_watch_after_the_store_was_s
 
 
 async def test_a_leader_that_stood_still_knows_by_its_epoch_that_another_had_it_in_a_restored_store(stage):
-    server, log, enter = stage
+    server, _, enter = stage
     a = enter("a")
     await asyncio.sleep(5)
     a.client.cut = True
@@ -325,7 +325,7 @@ async def test_a_leader_leads_on_above_an_epoch_that_agents_know(stage):
     assert log[3:] == []
 
 
-async def test_who_is_not_the_holder_any_more_does_not_take_the_lease_because_agents_know_a_higher_epoch(stage):
+async def test_a_replica_that_lost_the_lease_does_not_take_it_because_agents_know_a_higher_epoch(stage):
     server, log, enter = stage
     a = enter("a")
     await asyncio.sleep(4.5)

@@ -1,0 +1,140 @@
+"""etcd is brought back to a snapshot while jobs run: nothing is accounted twice, and what ends is accounted soon.
+
+The API server of these tests is their own, because it is stopped.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kinds import teach
+from replica import Replica
+from restored import RestoredStage, of_job
+
+from punctual.kube.api.resources import JOBS
+from punctual.kube.cluster.client import ApiClient
+
+ROOT = Path(__file__).parents[2]
+FALLS = {"versions fall": 0, "versions are bumped": 1_000_000}
+
+
+class Server:
+    """An API server of its own. In processes of its own: pytest sees none that it does not wait for."""
+
+    def __init__(self):
+        self.name = f"restore-{os.getpid()}"
+        self.kubeconfig = Path(self.run("up").strip())
+        teach(f"{self.run('bin').strip()}/kubectl", self.kubeconfig)
+
+    def run(self, *words):
+        command = [ROOT / "hack/apiserver", *map(str, words), "--name", self.name]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def server():
+    made = Server()
+    yield made
+    made.run("down")
+
+
+@pytest.fixture
+async def stage(server):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with ApiClient(str(server.kubeconfig), deadline=60) as client:
+        made = RestoredStage(client, port)
+        await made.prepare()
+        yield made
+        await made.clean()
+
+
+class Operators:
+    """One operator after the other, with one log."""
+
+    def __init__(self, stage, server, log):
+        self.stage, self.server, self.log = stage, server, log
+        self.now = None
+
+    def begin(self):
+        self.now = Replica(self.server.kubeconfig, self.stage.namespace, self.log, **self.stage.env)
+        return self.now
+
+    async def succeed(self):
+        """Kill it, and let another one lead."""
+        before = self.stage.epoch
+        self.now.kill()
+        await self.now.ended()
+        await self.stage.let_go()
+        self.begin()
+        await self.stage.until(lambda: self.stage.epoch > before)
+
+
+@pytest.fixture
+async def operators(stage, server, tmp_path):
+    made = Operators(stage, server, tmp_path / "operator.log")
+    yield made
+    if made.now is not None and made.now.status is None:
+        assert await made.now.end() == 0
+    sys.stderr.write(made.log.read_text())  # pytest shows it where the test failed
+
+
+async def live_on(operators, snapshot):
+    """Save a snapshot beside a job that runs, then let happen what a restore takes back. Returns that job.
+
+    Two more leaders, a chunk that was accounted, and two promises: to a job that came later, and to one that was
+    suspended.
+    """
+    stage = operators.stage
+    operators.begin()
+    first = await stage.ask("first")
+    one, _ = of_job(await stage.until(lambda: stage.working(2)), first)
+    await stage.ask("waiting", suspend=True, processors={"min": 1, "max": 1})
+    await stage.until(lambda: stage.answered("waiting", "Suspended"))
+    await stage.until(lambda: stage.epoch == 1 and len(stage.runs) == 2)
+    await asyncio.to_thread(operators.server.run, "save", snapshot)
+    for _ in range(2):
+        await operators.succeed()
+    stage.finish = {one}
+    await stage.until(lambda: stage.accounted("first"))
+    await stage.client.patch_merge(JOBS.path(namespace=stage.namespace, name="waiting"), {"spec": {"suspend": False}})
+    await stage.until(lambda: stage.answered("waiting"))
+    await stage.ask("second", processors={"min": 1, "max": 1})
+    await stage.until(lambda: stage.answered("second"))
+    await stage.until(lambda: len(stage.told) == 5)
+    return first
+
+
+@pytest.mark.parametrize("survives", [True, False], ids=["the operator survives", "the operator begins anew"])
+@pytest.mark.parametrize("bump", FALLS.values(), ids=FALLS)
+async def test_jobs_go_on_after_etcd_was_brought_back(stage, operators, tmp_path, *, survives, bump):
+    snapshot = tmp_path / "snapshot.db"
+    async with stage.playing():
+        first = await live_on(operators, snapshot)
+        if not survives:
+            operators.now.kill()
+        stage.finish = set()
+        await asyncio.to_thread(operators.server.run, "restore", snapshot, "--bump", bump)
+        began = time.monotonic()
+        if survives:
+            assert await operators.now.ended() == 1
+            assert "the store was set back" in operators.log.read_text()
+        operators.begin()
+        assert await stage.job("second") is None
+        assert await stage.accounted("first") == 0
+        one, _ = of_job(await stage.chunks(), first)
+        stage.finish = {one}  # the kubelet runs it a second time: nothing says that it has ended
+        await stage.until(lambda: stage.accounted("first"))
+        sys.stderr.write(f"accounted {time.monotonic() - began:.1f} s after the API server answered\n")
+        await stage.until(lambda: stage.epoch > 3)
+        assert await stage.lease_epoch() == stage.epoch
+        assert set(stage.refused) <= {"higherEpoch", "notLeading"}
+        await stage.until(lambda: stage.has_events("EpochsFellBack", [stage.pool]))
+        await stage.until(lambda: stage.has_events("PromiseLost", ["second", "waiting"]))
+        await asyncio.wait_for(stage.run_all("first"), 60)
