@@ -407,7 +407,7 @@ class Agent:
             phase=self._aligned.report(pod.uid, now),
             throttled=self._aligned.throttled(pod.uid),
             memory=self._aligned_memory.short(pod.uid),
-            job="" if pod.named else pod.job,
+            job=None if pod.named else pod.job,
         )
 
 

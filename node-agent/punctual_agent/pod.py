@@ -22,8 +22,8 @@ class Pod:
     may have counted it."""
     mode: Mode | None = None
     """None: no set point has named it."""
-    job: str = ""
-    """The job that a set point has named, and that the operator does not know if its last answer left the pod out."""
+    job: str | None = None
+    """The job that its last set point named."""
     named: bool = False
     """The operator's last answer named it."""
     looked: float | None = None

@@ -107,7 +107,8 @@ async def live_on(operators, snapshot):
     await stage.until(lambda: stage.answered("waiting"))
     await stage.ask("second", processors={"min": 1, "max": 1})
     await stage.until(lambda: stage.answered("second"))
-    await stage.until(lambda: len(stage.told) == 5)
+    jobs = {f"{stage.namespace}/{name}" for name in ("first", "waiting", "second")}
+    await stage.until(lambda: set(stage.told.values()) == jobs)
     return first
 
 

@@ -116,7 +116,7 @@ class RestoredStage(Stage):
                 await self._end(pod, begin=begin, end=end)
 
     def _pod_report(self, uid, number):
-        job = "" if uid in self._named else self.told.get(uid, "")
+        job = None if uid in self._named else self.told.get(uid)
         return wire.PodReport(uid=uid, done=1, cpu_seconds=float(number), job=job)
 
     async def _tell(self):

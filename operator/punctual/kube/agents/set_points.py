@@ -36,8 +36,8 @@ class SetPointStore:
         """What agents have said of pods since these have shown something."""
         self.applications_complete = False
         """Whether all pods that are held at a rate are here."""
-        self.job_of: Callable[[str], str] = lambda _: ""
-        """The job ("namespace/name") of a pod (uid); empty if it is not known."""
+        self.job_of: Callable[[str], str | None] = lambda _: None
+        """The job ("namespace/name") of a pod (uid); None if it is not known."""
         self._crowded: set[str] = set()
         """Nodes with more pods than an answer has room for."""
         self._loops = Loops()
