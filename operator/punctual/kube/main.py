@@ -398,8 +398,8 @@ class Operator:
         if self._term:
             self._term.heard(report)
 
-    def heard_above(self, epoch: int) -> None:
-        """Lead on above an epoch that an agent has seen, if a leader can have had it.
+    def heard_another(self, epoch: int) -> None:
+        """Lead on above an epoch that an agent has heard of another leader, if one can have had it.
 
         If another replica leads by now, the Lease says so before it is acquired again.
         """
@@ -442,7 +442,9 @@ class Operator:
         assert self._elector is not None
         assert self._given is not None
         fall, self._fall = self._fall, None
-        self._term = Term(epoch, self._given, self._elector, fall=fall if fall and fall.recorded < fall.known else None)
+        self._term = Term(
+            epoch, self._given, self._elector, fall=fall if fall and fall.recorded <= fall.known else None
+        )
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
 
     async def _lead(self, term: Term, before: asyncio.Task[None] | None) -> None:

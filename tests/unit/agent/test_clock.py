@@ -47,7 +47,7 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.pem")
     receiver = SimpleNamespace(
-        leading_epoch=lambda: 1, heard=heard.append, heard_above=heard.append, count_refusal=refused.append
+        leading_epoch=lambda: 1, heard=heard.append, heard_another=heard.append, count_refusal=refused.append
     )
     by = clock(now=now)
     set_points = SetPointStore()

@@ -65,7 +65,8 @@ async def test_a_replica_beside_another_installation_is_not_ready_and_says_whose
 async def test_an_epoch_that_an_agent_knows_is_led_above_if_a_leader_can_have_had_it(told, asked):
     operator, above = Operator(Config.read({})), []
     operator._elector = SimpleNamespace(begin_above=above.append)
-    operator.heard_above(told)
+    operator._term = SimpleNamespace(epoch=8)
+    operator.heard_another(told)
     assert above == asked
 
 

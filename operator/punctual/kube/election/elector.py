@@ -4,8 +4,9 @@ The holder renews the Lease. It stops leading after ``renew`` seconds without su
 clock from *before* the last successful request. Others wait ``lease`` seconds from when they saw that renewal, so the
 holder stops before another replica may start. ``spec.leaseTransitions`` is the epoch. It is raised at every
 acquisition, also by the same holder, and to at least one more than ``min_epoch()`` (the highest epoch in any status).
-Otherwise a deleted Lease would restart it at 0. After a restore of the API server's store, agents know higher epochs
-than the statuses: told of one (`begin_above`), the holder ends its term and acquires the Lease again, above it. A
+Otherwise a deleted Lease would restart it at 0. After a restore of the API server's store, agents may know epochs
+that are not in the statuses: told of one (`begin_above`), the holder ends its term and acquires the Lease again, above
+it. A
 standby watches the Lease and acts at its expiry or release. Before a replica takes the Lease and while it holds it, it
 holds the `claim` of its installation, too.
 
@@ -260,7 +261,7 @@ class Elector:
                         return
                 if await self._claims() is False:
                     return
-                if self._above > self._epoch and self._again.take():
+                if self._above >= self._epoch and self._again.take():
                     log.warning("epochs_fell_back", lease=self._path, epoch=self._epoch, known=self._above)
                     return
             except (errors.ClusterError, TimeoutError) as error:

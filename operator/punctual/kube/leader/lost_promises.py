@@ -39,12 +39,12 @@ log = structlog.get_logger(__name__)
 
 
 class Fall(NamedTuple):
-    """Epochs that fell: those in the store are lower than what agents have heard."""
+    """Epochs that fell: agents have heard of them, and the store has not."""
 
     recorded: int
     """The epoch that a leader had by what was recorded."""
     known: int
-    """The highest one that an agent named."""
+    """The highest one that an agent has heard of another leader. It is not lower."""
 
 
 class LostPromises:
@@ -65,9 +65,10 @@ class LostPromises:
         if fall is None:
             return
         text = (
-            f"agents have heard a leader with epoch {fall.known}, and the API server's objects ended at epoch "
-            f"{fall.recorded}: its store was set back, as by a restore. This leader has epoch {self._tools.epoch}. "
-            "What was promised and accounted since that backup is lost, and is done again where its job is still there"
+            f"agents have heard another leader with epoch {fall.known}, and by what the API server has, this one had "
+            f"epoch {fall.recorded}: its store was set back, as by a restore. This leader goes on with epoch "
+            f"{self._tools.epoch}. What was promised and accounted since that backup is lost, and is done again where "
+            "its job is still there"
         )
         for pool in self._tools.directory.pools.values():
             self._tools.recorder.emit(Regarding.pool(pool.name, pool.uid), "Warning", reasons.EPOCHS_FELL_BACK, text)

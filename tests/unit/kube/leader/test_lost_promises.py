@@ -51,9 +51,9 @@ async def test_a_term_that_begins_above_the_agents_epochs_says_so_on_each_pool(w
     assert world.server.events.count(("main", "EpochsFellBack")) == told
     if told:
         note = world.server.notes["main"]
-        assert "heard a leader with epoch 8" in note
-        assert "ended at epoch 3" in note
-        assert "This leader has epoch 9" in note
+        assert "heard another leader with epoch 8" in note
+        assert "this one had epoch 3" in note
+        assert "goes on with epoch 9" in note
 
 
 async def test_a_pod_that_the_store_has_lost_tells_of_its_jobs_promise(world):
