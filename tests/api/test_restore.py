@@ -4,6 +4,7 @@ The API server of these tests is their own, because it is stopped.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -15,10 +16,13 @@ import pytest
 from kinds import teach
 from replica import Replica
 from restored import RestoredStage, of_job
+from stage import SERVICE
 
-from punctual.kube.api.resources import JOBS
+from punctual.errors import Fenced
+from punctual.kube.api.resources import JOBS, LEASES, POOLS
 from punctual.kube.cluster.client import ApiClient
 
+KINDS = {"DivisibleJob": JOBS, "Pool": POOLS, "Lease": LEASES}
 ROOT = Path(__file__).parents[2]
 FALLS = {"versions fall": 0, "versions are bumped": 1_000_000}
 
@@ -139,3 +143,52 @@ async def test_jobs_go_on_after_etcd_was_brought_back(stage, operators, tmp_path
         await stage.until(lambda: stage.has_events("EpochsFellBack", [stage.pool]))
         await stage.until(lambda: stage.has_events("PromiseLost", ["second", "waiting"]))
         await asyncio.wait_for(stage.run_all("first"), 60)
+
+
+async def recreate(client, body):
+    """Delete an object and create it again with what a backup has of it, its status, too, as a backup tool does."""
+    meta = body["metadata"]
+    path = KINDS[body["kind"]].path(namespace=meta.get("namespace", ""), name=meta["name"])
+    if meta.get("finalizers"):
+        await client.patch_merge(path, {"metadata": {"finalizers": None}})
+    await client.delete(path)
+    fields = ("name", "namespace", "labels", "annotations", "finalizers")
+    made = {**body, "metadata": {field: meta[field] for field in fields if field in meta}}
+    await client.create(path.rpartition("/")[0], made)
+    if status := body.get("status"):
+        with contextlib.suppress(Fenced):  # the operator was quicker: an older epoch is refused
+            await client.patch_merge(path, {"status": status}, subresource="status")
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["beside the operator", "while no operator runs"])
+async def test_jobs_that_a_backup_tool_creates_again_are_worked_off_once(stage, operators, *, stopped):
+    client, space = stage.client, stage.namespace
+    async with stage.playing():
+        operators.begin()
+        await stage.ask("first")
+        one, two = sorted(p["metadata"]["name"] for p in await stage.until(lambda: stage.working(2)))
+        stage.finish = {one}
+        await stage.until(lambda: stage.accounted("first"))
+        lease = LEASES.path(namespace=space, name=SERVICE)
+        backup = [await client.get(path) for path in (POOLS.path(name=stage.pool), lease)]
+        backup.append(await stage.job("first"))
+        for _ in range(2):
+            await operators.succeed()
+        stage.finish = {one, two}
+        await stage.until(lambda: stage.completed("first"))
+        if stopped:
+            operators.now.kill()
+            await operators.now.ended()
+            await stage.let_go()
+        else:
+            backup = backup[2:]
+        for body in backup:
+            await recreate(client, body)
+        if stopped:
+            operators.begin()
+            assert await stage.accounted("first") == 20
+            await stage.until(lambda: stage.has_events("EpochsFellBack", [stage.pool]))
+            await stage.until(lambda: stage.epoch > 3)
+        await asyncio.wait_for(stage.run_all("first"), 90)
+        assert await stage.lease_epoch() == stage.epoch
+        assert operators.now.status is None

@@ -91,7 +91,8 @@ class RestoredStage(Stage):
     async def run_all(self, *names):
         """Let all pods of these jobs end well, until the jobs have completed."""
         while not all([await self.completed(name) for name in names]):
-            self.finish |= {pod["metadata"]["name"] for pod in await self.chunks()}
+            with contextlib.suppress(errors.ClusterError):
+                self.finish |= {pod["metadata"]["name"] for pod in await self.chunks()}
             await asyncio.sleep(0.1)
 
     async def _run_pods(self):

@@ -67,6 +67,18 @@ MUTANTS = (
         "                if not await self._still_ours():\n                    return False\n            else:",
         "                return True\n            else:",
     ),
+    Mutant(
+        "a store that was set back is not noticed",
+        "known/revision.py",
+        "    if 0 < number(now) < number(before):",
+        "    if False:",
+    ),
+    Mutant(
+        "a leader does not go on above the epochs of agents",
+        "main.py",
+        "            self._elector.begin_above(epoch)\n",
+        "",
+    ),
     # fence and takeover
     Mutant(
         "objects are not stamped",

@@ -28,6 +28,7 @@ def broken(world, writes):
     wrong += _batches(world)
     wrong += _moved(world)
     wrong += _together(world)
+    wrong += _unanswered(world)
     former = [(wish, scribe.jobs[uid]) for uid, wish in world.former.items() if uid in scribe.jobs]
     for wish, job in former:
         wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [job], pods, world.struck)]
@@ -85,12 +86,21 @@ def _together(world):
         yield f"the slices of solver begin {1000 * apart:.1f} ms apart: {status}"
 
 
+def _unanswered(world):
+    """Return the agents without an answer at the end: no leader is obeyed there."""
+    for node, agent in world.agents.items():
+        if world.loop.now - agent.answered > UNANSWERED:
+            yield f"the agent of {node} has had no answer since {agent.answered:.0f}"
+
+
 EPSILON = 0.05
 """How far the CPU of a held pod may be from its target."""
 SMALL = 0.005
 """A move of slices by fewer seconds follows a clock that is known better, or drifts."""
 APART = 0.01
 """Seconds by which the slices of two pods may begin apart: both agents may be wrong about the leader's clock."""
+UNANSWERED = 10.0
+"""Seconds without an answer, a minute after all faults are over."""
 LATE = 2.0
 """Seconds after the start of a window within which the last pod must have ended."""
 BEFORE = 60.0
