@@ -50,7 +50,6 @@ from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.kinds.rates.prometheus import check_url
-from punctual.kube.known.store import HIGHEST
 from punctual.kube.leader.lost_promises import Fall
 from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
@@ -72,6 +71,8 @@ HUNG = 10.0
 """Seconds without a step after which the planner counts as stalled."""
 STALLED = 60.0
 """Seconds without a page read or a stamp accepted after which a takeover counts as stalled. One call may take 10 s."""
+STEP = 10_000
+"""How many epochs a leader goes up at once because an agent names a higher one."""
 BEGIN = 300.0
 """The same before a pool's first step, which may write a status of each of its jobs."""
 
@@ -399,13 +400,14 @@ class Operator:
             self._term.heard(report)
 
     def heard_another(self, epoch: int) -> None:
-        """Lead on above an epoch that an agent has heard of another leader, if one can have had it.
+        """Lead on above an epoch that an agent has heard of another leader.
 
-        If another replica leads by now, the Lease says so before it is acquired again.
+        If another replica leads by now, the Lease says so before it is acquired again. An epoch that is far away is
+        approached in steps: one node that lies must not use all epochs up.
         """
-        if self._term and self._elector and epoch <= HIGHEST:
-            known = max(epoch, self._fall.known if self._fall else 0)
-            self._fall = Fall(self._term.epoch, known)
+        if self._term and self._elector:
+            epoch = min(epoch, self._term.epoch + STEP)
+            self._fall = Fall(self._term.epoch, max(epoch, self._fall.known if self._fall else 0))
             self._elector.begin_above(epoch)
 
     def count_refusal(self, reason: Refusal) -> None:
@@ -441,10 +443,9 @@ class Operator:
         """Begin a term."""
         assert self._elector is not None
         assert self._given is not None
-        fall, self._fall = self._fall, None
-        self._term = Term(
-            epoch, self._given, self._elector, fall=fall if fall and fall.recorded <= fall.known else None
-        )
+        fall = self._fall if self._elector.began_above(epoch) else None
+        self._fall = None
+        self._term = Term(epoch, self._given, self._elector, fall=fall)
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
 
     async def _lead(self, term: Term, before: asyncio.Task[None] | None) -> None:

@@ -84,6 +84,9 @@ class ElectorTask:
     def begin_above(self, epoch):
         self._elector.begin_above(epoch)
 
+    def began_above(self, epoch):
+        return self._elector.began_above(epoch)
+
     @property
     def other_installation(self):
         return self._elector.other_installation

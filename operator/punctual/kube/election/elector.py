@@ -97,6 +97,7 @@ class Elector:
         self._epoch = 0  # of the last term
         self._acquired = ""
         self._above = 0  # the highest epoch that anything has named: the next one is higher
+        self._raised = 0  # the epoch of the term, if that began above what an agent had heard
         self._again = Bucket(AGAIN_RATE, AGAIN_BURST, client.clock)
         self._history = LeaseHistory(self._path)
         self._until = NEVER  # this replica leads until then
@@ -125,17 +126,23 @@ class Elector:
         """End the term soon, and acquire the Lease again above this epoch. May be called from any thread."""
         self._above = max(self._above, epoch)
 
+    def began_above(self, epoch: int) -> bool:
+        """Return whether the term of that epoch began because of `begin_above`, while this replica held the Lease."""
+        return self._raised == epoch
+
     async def run(self) -> None:
         """Stand for election until cancelled, then stop leading and release the Lease.
 
         Raises StoreFellBack if the Lease shows that the API server's store was set back.
         """
+        above = False
         while True:
             await self._acquire()
+            self._raised = self._epoch if above else 0
             log.info("leadership_acquired", lease=self._path, identity=self._identity, epoch=self._epoch)
             self._candidate.lead(self._epoch)
             try:
-                await self._hold()
+                above = await self._hold()
             except asyncio.CancelledError:
                 self._stop()
                 await self._release()
@@ -245,8 +252,11 @@ class Elector:
 
     # leader
 
-    async def _hold(self) -> None:
-        """Renew until the Lease is lost or cannot be renewed in time."""
+    async def _hold(self) -> bool:
+        """Renew until the Lease is lost or cannot be renewed in time: False.
+
+        True: this replica holds it, and an agent has heard another leader with this epoch or a higher one.
+        """
         while (left := self._until - self._monotonic()) > 0:
             # the less time is left after failures, the shorter the pause
             await asyncio.sleep(min(self._timing.retry, max(left / 3, self._timing.retry / 20)))
@@ -258,15 +268,16 @@ class Elector:
                 async with asyncio.timeout(min(left, self._timing.renew / 2)):
                     if not await self._renew():
                         log.warning("lease_lost", lease=self._path, epoch=self._epoch)
-                        return
+                        return False
                 if await self._claims() is False:
-                    return
+                    return False
                 if self._above >= self._epoch and self._again.take():
                     log.warning("epochs_fell_back", lease=self._path, epoch=self._epoch, known=self._above)
-                    return
+                    return True
             except (errors.ClusterError, TimeoutError) as error:
                 log.warning("lease_not_renewed", lease=self._path, epoch=self._epoch, error=str(error))
         log.warning("lease_expired", lease=self._path, epoch=self._epoch)
+        return False
 
     async def _renew(self) -> bool:
         """Renew the Lease. Returns False if another replica holds it."""
@@ -391,6 +402,10 @@ class ElectorThread(threading.Thread):
     def begin_above(self, epoch: int) -> None:
         """See `Elector.begin_above`."""
         self._elector.begin_above(epoch)
+
+    def began_above(self, epoch: int) -> bool:
+        """See `Elector.began_above`."""
+        return self._elector.began_above(epoch)
 
     @property
     def other_installation(self) -> str:

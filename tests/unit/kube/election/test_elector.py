@@ -321,6 +321,7 @@ async def test_a_leader_leads_on_above_an_epoch_that_agents_know(stage, known):
     await asyncio.sleep(2.1)
     assert log == ["0 a leads 1", "6 a stops", f"6 a leads {known + 1}"]
     assert server.epoch == known + 1
+    assert a.elector.began_above(known + 1)
     a.elector.begin_above(known)
     await asyncio.sleep(30)
     assert log[3:] == []
@@ -337,6 +338,9 @@ async def test_a_replica_that_lost_the_lease_does_not_take_it_because_agents_kno
     await asyncio.sleep(3)
     assert log == ["0 a leads 1", "6 a stops"]
     assert server.lease["spec"]["holderIdentity"] == "b"
+    await asyncio.sleep(20)
+    assert [line.split(maxsplit=1)[1] for line in log[2:]] == ["a leads 3"]
+    assert not a.elector.began_above(3)  # a newer leader was there, and no store was set back
 
 
 async def test_an_agent_that_names_higher_epochs_again_and_again_ends_few_terms(stage):
