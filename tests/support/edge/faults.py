@@ -129,7 +129,7 @@ class Faults:
                 store.put(kind_of(path).resource, path, body)
         store.set_back(version, bump=bump)
         self.history.listens = True
-        self.history.begin_anew(store.objects.values())
+        self.history.begin_anew(store.objects.values(), unaware=UNAWARE)
         self.jobs.begin_anew()
         self._forget_what_was_lost()
         self._told = self.loop.now + UNAWARE

@@ -99,6 +99,8 @@ SMALL = 0.005
 """A move of slices by fewer seconds follows a clock that is known better, or drifts."""
 APART = 0.01
 """Seconds by which the slices of two pods may begin apart: both agents may be wrong about the leader's clock."""
+TAKEOVER = 40.0
+"""Seconds after a restore in which the next leader begins."""
 UNANSWERED = 10.0
 """Seconds without an answer, a minute after all faults are over."""
 LATE = 2.0
@@ -117,6 +119,8 @@ def _too_many(world):
     room, runs = sum(map(int, world.plan.nodes.values())), world.history.runs.values()
     runs = [run for run in runs if not run.guest]
     for one in runs:
+        if world.restored is not None and world.restored <= one.begin - BEGIN < world.restored + TAKEOVER:
+            continue  # pods that came back, and those of the next leader's first decisions
         there = [run.name for run in runs if run.begin <= one.begin < run.end]
         if len(there) > room:
             yield f"{len(there)} pods at {one.begin - BEGIN:.2f}, where {room} processors are: {', '.join(there)}"

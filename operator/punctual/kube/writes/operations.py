@@ -224,11 +224,12 @@ def replace_list(path: str, there: Sequence[Any], wanted: Sequence[Any]) -> list
 
 
 async def perform(  # noqa: PLR0911  one for each result
-    client: ApiClient, key: Key, operation: Operation, *, version: str = ""
+    client: ApiClient, key: Key, operation: Operation, *, version: str = "", before: str = ""
 ) -> Outcome:
     """Try once. Raises Fenced if a newer leader wrote the object, another ClusterError if a later try may help.
 
-    ``version`` is the resource version at which the object of a PutStatus was last seen, if known.
+    ``version`` is the resource version at which the object of a PutStatus was last seen, if known. ``before`` is one
+    that it had, perhaps long ago: raises StoreFellBack if the API server has an older one.
     """
     try:
         match operation:
@@ -239,7 +240,7 @@ async def perform(  # noqa: PLR0911  one for each result
             case CreateObject():
                 return await _create(client, key, operation)
             case PutStatus():
-                body = await _put_status(client, operation, version)
+                body = await _put_status(client, operation, version, before=before)
             case _:
                 body = await _write(client, operation)
     except (errors.NotFound, errors.Replaced) as error:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from clocks import clock
@@ -844,3 +845,32 @@ async def test_an_object_that_is_older_than_it_was_shows_that_the_store_was_set_
             await perform(Client(), "j", write, version="9")
     else:
         assert (await perform(Client(), "j", write, version="9")).result == "done"
+
+
+async def test_a_lost_answer_does_not_make_the_writer_forget_how_new_an_object_was():
+    class Client:
+        clock = clock(asyncio.get_running_loop().time)
+        tries = 0
+
+        async def metadata(self, path):
+            return {"uid": "u", "resourceVersion": "7"}
+
+        async def put_status(self, path, body, **_):
+            self.tries += 1
+            if self.tries == 1:
+                return {"metadata": {"resourceVersion": "9"}}
+            raise errors.Unreachable("the answer got lost")
+
+    client, told = Client(), []
+    owner = SimpleNamespace(leading=lambda: True, finished=told.append, fenced=None, count_write=lambda *_: None)
+    writer = Writer(client, owner)
+    task = asyncio.create_task(writer.run())
+    for done in (1, 2):
+        write = status("j", done)
+        writer.submit("j", replace(write, body={**write.body, "metadata": {"name": "j", "uid": "u"}}, version="5"))
+        await asyncio.sleep(0.1)
+    with pytest.raises(ExceptionGroup) as found:
+        await task
+    assert found.value.subgroup(errors.StoreFellBack)
+    assert [one.result for one in told] == ["done"]
+    assert client.tries == 2
