@@ -407,7 +407,8 @@ class Operator:
         """
         if self._term and self._elector:
             epoch = min(epoch, self._term.epoch + STEP)
-            self._fall = Fall(self._term.epoch, max(epoch, self._fall.known if self._fall else 0))
+            known = max(epoch, self._fall.known if self._fall else 0)
+            self._fall = Fall(self._term.epoch, known, self._term.began)
             self._elector.begin_above(epoch)
 
     def count_refusal(self, reason: Refusal) -> None:

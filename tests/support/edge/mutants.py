@@ -263,8 +263,8 @@ MUTANTS = (
     Mutant(
         "a report that has seen a newer leader is accepted",
         "agents/report_server.py",
-        '        if report.epoch > epoch:\n            raise _Refused("higherEpoch")\n',
-        "",
+        '            self._receiver.heard_another(report.epoch)\n            raise _Refused("higherEpoch")\n',
+        "            pass\n",
     ),
     # the agent and its exchange
     Mutant(

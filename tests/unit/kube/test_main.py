@@ -64,7 +64,7 @@ async def test_a_replica_beside_another_installation_is_not_ready_and_says_whose
 async def test_an_epoch_that_an_agent_has_heard_is_led_above_in_steps(told, asked):
     operator, above = Operator(Config.read({})), []
     operator._elector = SimpleNamespace(begin_above=above.append)
-    operator._term = SimpleNamespace(epoch=8)
+    operator._term = SimpleNamespace(epoch=8, began=1.0)
     operator.heard_another(told)
     assert above == [asked]
 

@@ -12,6 +12,7 @@ A job that is there and has no promise from before this term is asked again, as 
 not there can only be created again by its user. In both cases the job's event says that a promise was lost.
 """
 
+import contextlib
 import math
 from collections.abc import Iterable
 from itertools import islice
@@ -45,6 +46,8 @@ class Fall(NamedTuple):
     """The epoch that a leader had by what was recorded."""
     known: int
     """The highest one that an agent has heard of another leader. It is not lower."""
+    since: float
+    """When that leader began to decide, on the API server's clock: older promises are on record."""
 
 
 class LostPromises:
@@ -55,13 +58,15 @@ class LostPromises:
         self._client = client
         self._life = life
         self._until = -math.inf  # on the monotonic clock
-        self._began = 0  # on the API server's clock, in whole seconds, as conditions are written
+        self.began = 0.0
+        """When a leader began to decide about what the store has, on the API server's clock."""
         self._seen: set[str] = set()  # uids that were looked at: pods that agents report, jobs that pods claim
 
     def begin(self, fall: Fall | None) -> None:
         """Begin: the takeover is done."""
         clock = self._tools.clock
-        self._until, self._began = clock.monotonic() + WITHIN, math.floor(clock.now())
+        self._until = clock.monotonic() + WITHIN
+        self.began = clock.now() if fall is None else fall.since
         if fall is None:
             return
         text = (
@@ -88,9 +93,12 @@ class LostPromises:
         namespace, _, name = job.partition("/")
         shown = f"pod {uid} runs on node {node}, and the API server does not have it"
         try:
-            async for page in self._client.pages(PODS.path(namespace=namespace), accept=METADATA_LIST):
-                if any(pod["metadata"]["uid"] == uid for pod in page.items):
-                    return
+            async with contextlib.aclosing(
+                self._client.pages(PODS.path(namespace=namespace), accept=METADATA_LIST)
+            ) as pages:
+                async for page in pages:
+                    if any(pod["metadata"]["uid"] == uid for pod in page.items):
+                        return
             self._tell(namespace, name, await self._job(namespace, name), shown)
         except ClusterError as error:
             log.warning("lost_promise_not_read", job=job, error=str(error))
@@ -134,5 +142,5 @@ class LostPromises:
         """Return whether a job was promised before this term: what it was promised is on record."""
         for one in (job.get("status") or {}).get("conditions") or ():
             if one.get("type") == "Admitted" and one.get("status") == "True":
-                return parse_time(one["lastTransitionTime"]) < self._began
+                return parse_time(one["lastTransitionTime"]) < math.floor(self.began)  # it may be in whole seconds
         return False

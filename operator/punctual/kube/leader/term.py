@@ -149,6 +149,11 @@ class Term:
         """Seconds that the oldest waiting write has waited."""
         return self._writer.oldest
 
+    @property
+    def began(self) -> float:
+        """When a leader began to decide about what the API server's store has, on its clock; 0 before that."""
+        return self._parts.lost.began
+
     def views(self) -> dict[str, PoolView]:
         """Return a view of each pool that this term leads, by name; none before the takeover is done."""
         return self._parts.actors.views() if self.leads else {}

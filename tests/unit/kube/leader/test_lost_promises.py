@@ -44,7 +44,7 @@ async def only(world, leader, *names):
     assert lost(world) == sorted([*names, "last"])
 
 
-@pytest.mark.parametrize(("fall", "told"), [(Fall(3, 8), 1), (None, 0)])
+@pytest.mark.parametrize(("fall", "told"), [(Fall(3, 8, 0.0), 1), (None, 0)])
 async def test_a_term_that_begins_above_the_agents_epochs_says_so_on_each_pool(world, fall, told):
     leader = await leads(world, 9, fall=fall)
     await only(world, leader)
@@ -71,6 +71,17 @@ async def test_a_job_that_is_answered_again_is_told_that_an_earlier_promise_is_l
     hear(leader, ghost="ns/again")
     await world.until(lambda: lost(world) == ["again"])
     assert "The job was answered again, or will be" in world.server.notes["again"]
+
+
+async def test_what_was_answered_by_the_leader_that_found_the_fall_was_answered_again(world):
+    """It led for a moment with an epoch that was too low, and answered what it found."""
+    job = world.job("again")
+    before = world.server.clock.now()
+    await world.promised(job)
+    leader = await leads(world, 9, fall=Fall(1, 8, before))
+    hear(leader, ghost="ns/again")
+    await world.until(lambda: lost(world) == ["again"])
+    assert leader.term.began == before
 
 
 async def test_a_promise_that_is_on_record_is_not_lost(world):
@@ -107,7 +118,7 @@ async def test_a_node_cannot_have_any_number_of_jobs_looked_at(world):
     assert len(leader.term._parts.lost._seen) == MOST
 
 
-@pytest.mark.parametrize("fall", [Fall(3, 8), None])
+@pytest.mark.parametrize("fall", [Fall(3, 8, 0.0), None])
 async def test_pods_of_an_earlier_job_of_the_name_tell_of_its_promise_after_a_fall(world, fall):
     job = world.job("back")
     owner = Owner("before", "ns", "back", "main", 100)
