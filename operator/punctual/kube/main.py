@@ -414,6 +414,8 @@ class Operator:
     def count_refusal(self, reason: Refusal) -> None:
         """Count a refusal."""
         self._metrics.refusals.labels(reason).inc()
+        if reason == "notLeading" and self._label:
+            self._label.doubt()
 
     def leading_epoch(self) -> int | None:
         """Return the leader's epoch. None while this replica does not lead."""

@@ -7,7 +7,6 @@ counts is processed as an event, and the second one makes kopf list and watch ag
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
@@ -21,7 +20,6 @@ from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.walk import walk
 from punctual.kube.known.directory import Directory
 from punctual.kube.known.pools import KnownPool
-from punctual.kube.known.revision import check
 from punctual.kube.known.store import Known, metadata_of
 
 PAUSE: Final = 20.0
@@ -59,7 +57,6 @@ class Resync:
         self._receiver = receiver
         self._watches = watches
         self._missed = 0
-        self._listed: dict[Resource, str] = {}  # the version of the last list
 
     async def run(self) -> None:
         """Compare until cancelled. Raises StoreFellBack if the API server's store was set back."""
@@ -98,16 +95,12 @@ class Resync:
         gone: list[tuple[Resource, Json]] = []
         for store in self._directory.stores:
             resource, known, listed = store.resource, dict(store), set()
-            pages = walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST)
-            async with contextlib.aclosing(pages):
-                async for page in pages:
-                    check(f"the list of {resource.plural}", self._listed.get(resource, ""), page.resource_version)
-                    self._listed[resource] = page.resource_version
-                    for item in page.items:
-                        meta = item["metadata"]
-                        listed.add(meta["uid"])
-                        if is_news(meta, known.get(meta["uid"])):
-                            new.append((resource, meta))
+            async for page in walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST):
+                for item in page.items:
+                    meta = item["metadata"]
+                    listed.add(meta["uid"])
+                    if is_news(meta, known.get(meta["uid"])):
+                        new.append((resource, meta))
             gone += [(resource, metadata_of(one)) for uid, one in known.items() if uid not in listed]
         left = len(new) + len(gone) + 1
         # kopf needs a minute for its first list of 20,000 objects; as long as differences disappear, it is at work

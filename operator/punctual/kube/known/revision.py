@@ -15,6 +15,11 @@ def number(version: str) -> int:
     return int(version) if version.isascii() and version.isdecimal() else 0
 
 
+def newest(one: str, other: str) -> str:
+    """Return the newer of two versions of the same resource."""
+    return other if number(other) >= number(one) else one
+
+
 def check(what: str, before: str, now: str) -> None:
     """Raise StoreFellBack if ``now`` is the older of two versions of the same object, or of lists of one resource.
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.errors import NotFound, StoreFellBack
+from punctual.errors import NotFound
 from punctual.kube.api.resources import POOLS
 from punctual.kube.cluster import resync
 from punctual.kube.cluster.client import METADATA_LIST, Listing
@@ -30,7 +30,7 @@ class World:
 
     def __init__(self):
         self.there, self.directory, self.taken, self.renewed = {}, Directory(), [], 0
-        self.version = "7"
+        self.listed = {}
         self.meanwhile = lambda: None
         self.resync = Resync(self, self.directory, self, self)
 
@@ -59,7 +59,7 @@ class World:
         assert accept == METADATA_LIST, "the server gives the metadata of one object in no list"
         found = [{"metadata": body["metadata"]} for body in self.there.values()] if path == POOLS.path() else []
         self.meanwhile()
-        yield Listing(found, self.version, "")
+        yield Listing(found, "7", "")
 
 
 @pytest.fixture
@@ -162,17 +162,3 @@ async def test_the_second_change_that_was_missed_begins_the_watches_anew(world):
 def test_comparisons_take_a_tenth_of_the_time_and_are_never_far_apart(took, soon, pause):
     """The net under the edge found it (seed 168): after fifteen seconds of frost there was none for 150 seconds."""
     assert resync.pause_after(took, soon=soon) == pause
-
-
-@pytest.mark.parametrize(("versions", "fell"), [(["9", "9", "10"], False), (["10", "9"], True), (["b", "a"], False)])
-async def test_a_list_that_is_older_than_the_one_before_shows_that_the_store_was_set_back(world, versions, fell):
-    *before, last = versions
-    for version in before:
-        world.version = version
-        await world.resync.compare()
-    world.version = last
-    if fell:
-        with pytest.raises(StoreFellBack, match="the list of pools has resource version 9, and had 10 before"):
-            await world.resync.compare()
-    else:
-        await world.resync.compare()
