@@ -15,7 +15,10 @@ from stage import SERVICE, Stage
 
 from punctual import errors, wire
 from punctual.kube.api.resources import JOBS, LEASES
-from punctual.labels import BEGIN, JOB_UID_LABEL
+from punctual.labels import BEGIN, END, JOB_UID_LABEL
+
+MODES = ("Hold", "Line")
+"""What the agent can do with pods."""
 
 
 class RestoredStage(Stage):
@@ -113,7 +116,7 @@ class RestoredStage(Stage):
                 self.runs[meta["uid"]] = pod
             elif phase == "Running" and meta["name"] in self.finish:
                 self.runs.pop(meta["uid"], None)
-                begin, end = (int(meta["annotations"][note]) for note in (BEGIN, "punctual.dev/end"))
+                begin, end = (int(meta["annotations"][note]) for note in (BEGIN, END))
                 await self._end(pod, begin=begin, end=end)
 
     def _pod_report(self, uid, number):
@@ -131,7 +134,7 @@ class RestoredStage(Stage):
                 number = next(self._numbers)
                 pods = [self._pod_report(uid, number) for uid in self.runs]
                 report = wire.Report(
-                    node=self.node, instance="agent", sequence=number, epoch=self.epoch, modes=("Hold",), pods=pods
+                    node=self.node, instance="agent", sequence=number, epoch=self.epoch, modes=MODES, pods=pods
                 )
                 url = f"https://127.0.0.1:{self.port}{wire.REPORT_PATH}"
                 with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
@@ -140,7 +143,7 @@ class RestoredStage(Stage):
                         if answer.status == 200:
                             assert said["epoch"] >= self.epoch
                             self.epoch = said["epoch"]
-                            told = {point["uid"]: point["job"] for point in said["pods"]}
+                            told = {point["uid"]: point.get("job") for point in said["pods"]}
                             self.told |= told
                             self._named = set(told)
                         else:
