@@ -1,5 +1,6 @@
 """What the API server's store has lost is told where pods still show it, and nothing else is."""
 
+import orjson
 import pytest
 from term_world import World
 
@@ -8,6 +9,7 @@ from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.pod_manifest import chunk_pod
 from punctual.kube.known.jobs import Owner
 from punctual.kube.leader.lost_promises import MOST, WITHIN, Fall
+from punctual.labels import BEGIN, JOB_UID_LABEL
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
 
@@ -133,3 +135,41 @@ async def test_pods_of_an_earlier_job_of_the_name_tell_of_its_promise_after_a_fa
     if fall is not None:
         await world.until(lambda: lost(world) == ["back"])
     await only(world, replica, *(["back"] if fall else []))
+
+
+async def test_a_job_that_a_backup_tool_creates_again_goes_on_from_its_old_status(world):
+    """It has another uid, and the status of an earlier epoch: what was accounted there is not done again."""
+    job = world.job("back")
+    await world.promised(job)
+    done = [{"begin": 0, "end": 40}]
+    backup = {**world.status(job), "completed": done}
+    backup["chunks"] = [{**chunk, "begin": 40} for chunk in backup["chunks"]]
+    leader = await leads(world, 5)
+    world.remove(job)
+    leader.observe("DELETED", job)
+    again = world.server.put("DivisibleJob", "back", "ns", spec=job["spec"], status=backup)
+    assert again["metadata"]["uid"] != job["metadata"]["uid"]
+    leader.observe("ADDED", again)
+    created = await world.until(
+        lambda: [p for p in world.server.pods if p["metadata"]["labels"][JOB_UID_LABEL] == again["metadata"]["uid"]]
+    )
+    assert min(int(pod["metadata"]["annotations"][BEGIN]) for pod in created) == 40
+    status = world.status(again)
+    assert status["completed"] == done
+    assert status["epoch"] == 5
+
+
+async def test_an_old_status_that_comes_after_the_leaders_answer_is_refused(world):
+    job = world.job("back")
+    await world.promised(job)
+    backup = {**world.status(job), "completed": [{"begin": 0, "end": 40}]}
+    leader = await leads(world, 5)
+    world.remove(job)
+    leader.observe("DELETED", job)
+    again = world.job("back")
+    leader.observe("ADDED", again)
+    await world.until(lambda: world.status(again).get("epoch") == 5)
+    path = f"{world.path(again)}/status"
+    body = orjson.dumps({**world.server.objects[world.path(again)], "status": backup})
+    assert world.server.answer("PUT", path, {}, {}, body).code == 422
+    assert "completed" not in world.status(again)
