@@ -149,8 +149,7 @@ async def recreate(client, body):
     """Delete an object and create it again with what a backup has of it, its status, too, as a backup tool does."""
     meta = body["metadata"]
     path = KINDS[body["kind"]].path(namespace=meta.get("namespace", ""), name=meta["name"])
-    if meta.get("finalizers"):
-        await client.patch_merge(path, {"metadata": {"finalizers": None}})
+    await client.patch_merge(path, {"metadata": {"finalizers": None}})
     await client.delete(path)
     fields = ("name", "namespace", "labels", "annotations", "finalizers")
     made = {**body, "metadata": {field: meta[field] for field in fields if field in meta}}
