@@ -30,6 +30,9 @@ class ApiServer:
         self.folder = HOME / "apiserver" / name
         self.kubeconfig = self.folder / "kubeconfig"
         self.audit_log = self.folder / "audit.log"
+        self._data = self.folder / "etcd"
+        self._ports = self.folder / "ports.json"
+        self._commands = self.folder / "commands.json"
         log = LOG / f"apiserver-{name}"
         self._etcd = process.Daemon(self.folder / "etcd.json", log.with_suffix(".etcd.log"))
         self._server = process.Daemon(self.folder / "kube-apiserver.json", log.with_suffix(".log"))
@@ -60,14 +63,45 @@ class ApiServer:
         self._etcd.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def save(self, snapshot: Path) -> None:
+        """Save a snapshot of the running etcd."""
+        client, _, _ = json.loads(self._ports.read_text())
+        process.run([self._etcdutl(), "save", f"http://127.0.0.1:{client}", snapshot])
+
+    def restore(self, snapshot: Path, *, bump: int = 0) -> None:
+        """Stop both, let etcd have the state of a snapshot, and start both again, on the same ports.
+
+        With ``bump``, versions go on so far above those of the snapshot, and all watches have to begin anew.
+        """
+        self._server.stop()
+        self._etcd.stop()
+        _, peer, _ = json.loads(self._ports.read_text())
+        shutil.rmtree(self._data)
+        url = f"http://127.0.0.1:{peer}"
+        argv: list[str | Path] = [
+            self._etcdutl(),
+            *("snapshot", "restore", snapshot),
+            f"--data-dir={self._data}",
+            f"--initial-cluster=default={url}",
+            f"--initial-advertise-peer-urls={url}",
+        ]
+        process.run([*argv, *([f"--bump-revision={bump}", "--mark-compacted"] if bump else [])])
+        self._run()
+
+    def _etcdutl(self) -> Path:
+        program = programs.etcdutl
+        program.build(Steps("programs", {program.step: program.seconds}))
+        return program.path
+
     def _start(self, programs_folder: Path, *, audit: bool) -> None:
         client, peer, port = _free_ports(3)
         pki = self.folder / "pki"
+        self._ports.write_text(json.dumps([client, peer, port]))
         self._certificates(programs_folder, pki)
         (self.folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
-        argv: list[str | Path] = [
+        etcd: list[str | Path] = [
             programs_folder / "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
+            f"--data-dir={self._data}",
             f"--listen-client-urls=http://127.0.0.1:{client}",
             f"--advertise-client-urls=http://127.0.0.1:{client}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
@@ -76,8 +110,7 @@ class ApiServer:
             "--unsafe-no-fsync",
             "--log-level=warn",
         ]
-        self._etcd.start(argv)
-        argv = [
+        server: list[str | Path] = [
             programs_folder / "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{client}",
             "--bind-address=127.0.0.1",
@@ -97,9 +130,18 @@ class ApiServer:
             "--profiling=false",
         ]
         if audit:
-            argv += self._audit_flags()
-        self._server.start(argv)
+            server += self._audit_flags()
         self._write_kubeconfig(port, pki / "ca.crt")
+        self._commands.write_text(json.dumps([[str(word) for word in argv] for argv in (etcd, server)]))
+        self._run()
+
+    def _run(self) -> None:
+        """Start both, and wait until the server answers."""
+        etcd, server = json.loads(self._commands.read_text())
+        _, _, port = json.loads(self._ports.read_text())
+        self._etcd.start(etcd)
+        self._server.start(server)
+        pki = self.folder / "pki"
         if not process.eventually(lambda: self._ready(port, pki / "ca.crt"), within=60, every=0.05):
             raise process.CommandError(f"kube-apiserver does not get ready:\n{self._server.tail()}")
 

@@ -106,6 +106,8 @@ kubernetes = Program("kubernetes", 330, source=SOURCES / "kubernetes", flags=_FL
 kube_proxy = Program(
     "kube-proxy", 25, source=SOURCES / "kubernetes", package="k8s.io/kubernetes/cmd/kube-proxy", flags=_FLAGS
 )
+# what brings an etcd back to an earlier state
+etcdutl = Program("etcdutl", 40, source=SOURCES / "etcdutl")
 pause = Program("pause", 5, source=SOURCES / "pause")
 kind = Program("kind", 30, module=f"sigs.k8s.io/kind@{KIND}")
 coredns = Program("coredns", 135, module=f"github.com/coredns/coredns@{COREDNS}")

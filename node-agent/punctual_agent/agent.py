@@ -166,8 +166,11 @@ class Agent:
         self._answered = now
         points = {point.uid: point for point in answer.pods if valid_uid(point.uid)}
         may_write = self._may_write(now)
+        for pod in self._pods.values():
+            pod.named = False
         for uid, point in points.items():
             pod = self._pod(uid, now)
+            pod.job, pod.named = point.job, True
             pod.progress.bound(point.units or None)
             there = pod.held.cap if pod.progress.done else None
             before, pod.mode = pod.mode, MODES[point.mode.kind].ordered(Told(point, now, pod.mode, there))
@@ -404,6 +407,7 @@ class Agent:
             phase=self._aligned.report(pod.uid, now),
             throttled=self._aligned.throttled(pod.uid),
             memory=self._aligned_memory.short(pod.uid),
+            job=None if pod.named else pod.job,
         )
 
 

@@ -22,6 +22,10 @@ class Pod:
     may have counted it."""
     mode: Mode | None = None
     """None: no set point has named it."""
+    job: str | None = None
+    """The job that its last set point named."""
+    named: bool = False
+    """The operator's last answer named it."""
     looked: float | None = None
     """The time at which its files were last read."""
     over: bool = False

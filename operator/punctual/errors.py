@@ -15,6 +15,7 @@
     │   ├── Gone                        410: the resource version is too old, list again
     │   ├── Invalid                     422, 400 and other errors that a retry cannot repair
     │   └── Fenced                      a newer leader holds the pool: stop leading at once
+    ├── StoreFellBack                   the API server's store is older than it was: end the process with its caches
     └── InvariantError                  a bug in the program: ends the leader's term, never retried
 
 A refusal is not an exception: admission returns it as a value (``scheduling.admission``).
@@ -102,6 +103,14 @@ class Invalid(ClusterError):  # noqa: N818
 
 class Fenced(ClusterError):  # noqa: N818  the standard term: a fenced leader
     """The API server refused a write because the object carries a higher epoch."""
+
+
+class StoreFellBack(PunctualError):  # noqa: N818  what has happened to the cluster
+    """A consistent read shows an older state than an earlier answer: the store was restored from a backup.
+
+    All that this process remembers may never have happened. Only a new process, with caches of its own, knows what is
+    there. Caches and watches prove nothing: one API server of several may lag behind.
+    """
 
 
 class InvariantError(PunctualError):

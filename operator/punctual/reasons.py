@@ -56,6 +56,7 @@ JOB_FAILED: Final = "JobFailed"  # the Job with the pods of a job has failed, as
 INPUT_CHANGED: Final = "InputChanged"  # a chunk read another version of the input than the job began with
 FILE_FAULT: Final = "FileFault"  # a file that a worker wrote in PUNCTUAL_DIR is not a count; the last good value stays
 STATUS_UNREADABLE: Final = "StatusUnreadable"  # the status is not one that the operator writes
+PROMISE_LOST: Final = "PromiseLost"  # the API server's store was set back to a time before the promise
 
 # Reservations
 ACTIVE: Final = "Active"  # a window has begun and has not ended
@@ -111,5 +112,6 @@ NODES_OVERLAP: Final = "NodesOverlap"  # a matching node belongs to an older poo
 NO_OVERLAP: Final = "NoOverlap"
 STATIC_CPU_MANAGER: Final = "StaticCPUManager"  # such nodes are excluded: the operator cannot set their quotas
 POOL_STOPPED: Final = "PoolStopped"  # its status cannot be written, so nothing is decided in it
+EPOCHS_FELL_BACK: Final = "EpochsFellBack"  # the API server's store was set back below what agents have heard
 NODE_TAINTED: Final = "NodeTainted"  # cordoned, or tainted by others: only for jobs that tolerate the taint
 UNINSTALLED: Final = "Uninstalled"  # Punctual is uninstalled while pods of the pool's jobs run

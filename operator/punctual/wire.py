@@ -28,6 +28,8 @@ Load = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Sample = Annotated[float, Field(ge=1, le=60)]
 Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Standard deviation of the progress in a sample, relative to it."""
+JobName = Annotated[str, Field(max_length=317, pattern=r"^[a-z0-9][a-z0-9-]*/[a-z0-9][a-z0-9.-]*$")]
+"""A job as "namespace/name"."""
 File = Literal["progress", "end", "received"]
 """The files that a worker writes in PUNCTUAL_DIR."""
 Fault = Literal[
@@ -139,6 +141,9 @@ class PodReport(_Message):
     not run."""
     memory: MemoryShort | None = None
     """None: memory is not short, or the order for the pod does not ask for this."""
+    job: JobName | None = None
+    """The job that its set point named, if the operator's last answer did not name the pod: the API server may have
+    lost it. None: the answer named it, or no set point did."""
 
 
 class Hosts(_Message):
@@ -305,6 +310,8 @@ class SetPoint(_Message):
     """CFS period, seconds."""
     units: Count = 0
     """Units of the chunk. Progress beyond this number is a fault."""
+    job: JobName | None = None
+    """The job that the pod was promised to. None: it is not known."""
     mode: Order = Field(discriminator="kind")
 
     @model_validator(mode="before")

@@ -48,6 +48,7 @@ class Stage:
         receiver = SimpleNamespace(
             leading_epoch=lambda: self.epoch,
             heard=self.heard.append,
+            heard_another=lambda epoch: None,
             count_refusal=lambda reason: self.refused.update({reason: 1}),
         )
         account = f"system:serviceaccount:{namespace}:agent"

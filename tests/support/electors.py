@@ -31,6 +31,13 @@ class Server:
         self.changed = asyncio.Event()
         return copy.deepcopy(self.lease) or {}
 
+    def set_back(self, lease: Json, *, writes: int = 0) -> None:
+        """Have an earlier Lease again, as after a restore, and so many writes of others since."""
+        self.lease = copy.deepcopy(lease)
+        self.version = int(lease["metadata"]["resourceVersion"]) + writes
+        if writes:
+            self.lease["metadata"]["resourceVersion"] = str(self.version)
+
     @property
     def epoch(self) -> int:
         return self.lease["spec"]["leaseTransitions"]
@@ -138,7 +145,7 @@ class Candidate:
 
     async def end(self) -> None:
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError, errors.StoreFellBack):
             await self.task
 
     async def leave(self) -> None:

@@ -190,7 +190,7 @@ class Replica:
     def see_pod(self, body):
         self.caches.informers[1]._told(body)
 
-    def lead(self, epoch, **more):
+    def lead(self, epoch, *, fall=None, **more):
         given = Surroundings(
             client=self.client,
             trials=self.client,
@@ -200,7 +200,7 @@ class Replica:
             instance="test",
             **more,
         )
-        self.term = Term(epoch, given, SimpleNamespace(leads=lambda _: True))
+        self.term = Term(epoch, given, SimpleNamespace(leads=lambda _: True), fall=fall)
         self.task = asyncio.create_task(self.term.run())
 
     async def end(self):

@@ -5,7 +5,9 @@
     shut down   no new decisions · statuses flushed (5 s) · lease released · kopf stopped
 
 A lost lease ends the term, and this replica is a standby again. An unexpected failure (a broken invariant, a newer
-leader's write, a thread that ended) ends the process. Another replica then starts from the recorded state.
+leader's write, a thread that ended) ends the process. Another replica then starts from the recorded state. A store of
+the API server that was set back ends the process, too, and nothing is written before: its caches show what may never
+have happened.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ import structlog
 
 from punctual import __version__, wire
 from punctual import metric_names as names
-from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
+from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError, StoreFellBack
 from punctual.kube.actors.actors import PoolCore
 from punctual.kube.agents.ca import service_names
 from punctual.kube.agents.ca_store import ClusterCaStore
@@ -48,6 +50,7 @@ from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.kinds.rates.prometheus import check_url
+from punctual.kube.leader.lost_promises import Fall
 from punctual.kube.leader.parts import Surroundings
 from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics, begin
@@ -69,6 +72,8 @@ HUNG = 10.0
 """Seconds without a step after which the planner counts as stalled."""
 STALLED = 60.0
 """Seconds without a page read or a stamp accepted after which a takeover counts as stalled. One call may take 10 s."""
+STEP = 10_000
+"""How many epochs a leader goes up at once because an agent names a higher one."""
 BEGIN = 300.0
 """The same before a pool's first step, which may write a status of each of its jobs."""
 
@@ -193,6 +198,7 @@ class Operator:
         self._term: Term | None = None
         self._leading: asyncio.Task[None] | None = None
         self._elector: ElectorThread | None = None
+        self._fall: Fall | None = None  # what agents have said since this term began
         self._begun = False
         self._caches: Caches | None = None
         self._label: LeaderLabel | None = None
@@ -236,6 +242,7 @@ class Operator:
             asker = make.client(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.placeholder_settings)
+            self._set_points.job_of = caches.job_of_pod
             group = await stack.enter_async_context(_Tasks(self._fail))
             watches = make.watches(self, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
@@ -394,9 +401,23 @@ class Operator:
         if self._term:
             self._term.heard(report)
 
+    def heard_another(self, epoch: int) -> None:
+        """Lead on above an epoch that an agent has heard of another leader.
+
+        If another replica leads by now, the Lease says so before it is acquired again. An epoch that is far away is
+        approached in steps: one node that lies must not use all epochs up.
+        """
+        if self._term and self._elector:
+            epoch = min(epoch, self._term.epoch + STEP)
+            known = max(epoch, self._fall.known if self._fall else 0)
+            self._fall = Fall(self._term.epoch, known, self._term.began)
+            self._elector.begin_above(epoch)
+
     def count_refusal(self, reason: Refusal) -> None:
         """Count a refusal."""
         self._metrics.refusals.labels(reason).inc()
+        if reason == "notLeading" and self._label:
+            self._label.doubt()
 
     def leading_epoch(self) -> int | None:
         """Return the leader's epoch. None while this replica does not lead."""
@@ -427,7 +448,9 @@ class Operator:
         """Begin a term."""
         assert self._elector is not None
         assert self._given is not None
-        self._term = Term(epoch, self._given, self._elector)
+        fall = self._fall if self._elector.began_above(epoch) else None
+        self._fall = None
+        self._term = Term(epoch, self._given, self._elector, fall=fall)
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
 
     async def _lead(self, term: Term, before: asyncio.Task[None] | None) -> None:
@@ -469,6 +492,8 @@ class Operator:
             self._label.show(leading=leading)
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, StoreFellBack):
+            self.follow()  # what was decided from a store that is no more must not be written
         if not self._ended.done():
             self._ended.set_exception(error)
 

@@ -55,6 +55,10 @@ class Cluster:
         else:
             self._remove(key)
 
+    def lose(self, key):
+        """Let a pod be gone at once, as if it had never been."""
+        self._remove(key)
+
     def wake(self):
         """Let the scheduler look at its queue: a pod has lost its gates."""
         self._look = min(self._look, self.now + BIND)

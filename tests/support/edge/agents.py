@@ -45,6 +45,8 @@ class Agent:
         self._folders = Folders(world, node, folder)
         self._state = folder / "state"
         self._core = None
+        self.answered = 0.0
+        """When the operator last answered it, in the world's time."""
 
     def begin(self):
         world = self.world
@@ -90,6 +92,7 @@ class Agent:
             replica = replica or self.world.service()
             try:
                 said = await self._asked(replica, token, report)
+                self.answered = self.world.loop.now
             except ExchangeError as error:
                 said, replica = error, None
             rounds.hear(said, time.monotonic())

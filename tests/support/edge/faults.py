@@ -4,12 +4,14 @@ from edge.apiserver import ENDED
 from edge.kinds import kind_of
 from edge.plan import POOL, SPACE
 from edge.replica import SYSTEM
-from edge.users import JOBS
+from edge.users import BATCH_JOBS, JOBS
 from punctual.kube.election.elector import Timing
 from punctual.labels import JOB_UID_LABEL
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/punctual"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
+UNAWARE = 3.0
+"""Seconds after a restore in which a leader may not know of it: it renews the Lease each two seconds."""
 
 
 class Faults:
@@ -102,34 +104,57 @@ class Faults:
         self._told = self.loop.now + Timing().renew
         return lambda: None
 
-    def _restore(self, _):
-        """Remember all objects, and bring them back as they were."""
-        saved = dict(self.server.store.objects)
-        return lambda: self._bring_back(saved)
+    def _restore(self, act):
+        """Take a snapshot of the store, and bring it back later. ``act.value``: how far versions are bumped then."""
+        store = self.server.store
+        saved, version = dict(store.objects), store.version
+        return lambda: self._bring_back(saved, version, act.value)
 
-    def _bring_back(self, saved):
-        """Let the store have these objects again, with new versions: all watches end, and changes are forgotten."""
+    def _bring_back(self, saved, version, bump):
+        """Let the store be as it was, and its servers, controllers and kubelets begin anew, as they must after that.
+
+        Replicas and agents go on. The user's own watches are told that their versions are of another time.
+        """
         store = self.server.store
         self.network.end_watches()
+        self.network.relists.add(self._user_name)
         self.history.listens = False
         for path, body in list(store.objects.items()):
-            if path not in saved or saved[path]["metadata"]["uid"] != body["metadata"]["uid"]:
-                store.remove(kind_of(path).resource, path, self.server.renewed(body))
+            if path not in saved or _is_other(saved[path], body):
+                store.remove(kind_of(path).resource, path, body)
         for path, body in saved.items():
+            if path not in store.objects:
+                self.machines.lose(body)
             if store.objects.get(path) is not body:
-                store.put(kind_of(path).resource, path, self.server.renewed(body))
-        store.compact()
+                store.put(kind_of(path).resource, path, body)
+        store.set_back(version, bump=bump)
         self.history.listens = True
-        jobs = self._there(JOBS)
-        for name in [name for name in self.wishes if name not in jobs]:
+        self.history.begin_anew(store.objects.values(), unaware=UNAWARE)
+        self.jobs.begin_anew()
+        self._forget_what_was_lost()
+        self._told = self.loop.now + UNAWARE
+        self.restored = self.loop.now
+
+    def _forget_what_was_lost(self):
+        """Let what users and the scribe know be what is there."""
+        there = self._there(JOBS)
+        for name, body in there.items():
+            if (wish := self.former.pop(body["metadata"]["uid"], None)) is not None:
+                self.wishes[name] = wish
+        for name in [name for name in self.wishes if name not in there and name not in self._there(BATCH_JOBS)]:
             del self.wishes[name]
-        for name in jobs:
-            self.wishes[name].deleted = False
+        for wish in self.wishes.values():
+            wish.deleted = False
+        for name, body in there.items():
+            if body["spec"].get("suspend") and "ownerReferences" not in body["metadata"]:
+                self.call("PATCH", f"{JOBS}/{name}", {"spec": {"suspend": None}})  # as its user had done, or will
+        self.scribe.pods.clear()
+        uids = {body["metadata"]["uid"] for body in there.values()}
         for uid, job in list(self.scribe.jobs.items()):
             job.statuses.clear()
             job.times.clear()
             job.gaps += 1
-            if job.name not in self.wishes:
+            if uid not in uids:
                 del self.scribe.jobs[uid]
 
     def _clock_step(self, act):
@@ -181,3 +206,9 @@ class Faults:
     def _quota(self, _):
         self.refuses_pods = True
         return lambda: setattr(self, "refuses_pods", False)
+
+
+def _is_other(saved, body):
+    """Return whether what was saved is another object, or a pod that its kubelet does not have yet."""
+    bound, binds = (one.get("spec", {}).get("nodeName") for one in (saved, body))
+    return saved["metadata"]["uid"] != body["metadata"]["uid"] or bound != binds

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from edge.apiserver import ENDED
 from edge.kinds import BY_RESOURCE
+from edge.store import Event
 from punctual.kube.cluster.batch_jobs import INDEX
 from punctual.labels import JOB_UID_LABEL, KIND_LABEL
 from punctual.notation.duration import parse_time
@@ -64,8 +65,28 @@ class History:
         self.strangers = {}  # their stays, by uid
         self.runs = {}  # by uid of the pod
         self.windows = {}  # by (uid of the reservation, start)
+        self._unaware_until = 0.0
+        self._doubtful = {}  # by path: the epoch of a leader that has written and did not know of a restore
         self._now = now
         store.written.append(self._hear)
+
+    def begin_anew(self, bodies, *, unaware):
+        """Know only what is there: what came later was taken back.
+
+        A leader may not know of it for some seconds (``unaware``). What it writes then is not compared with.
+        """
+        self._unaware_until = self._now() + unaware
+        self._doubtful.clear()
+        for known in (self.stays, self.strangers, self.runs, self.windows):
+            known.clear()
+        for body in bodies:
+            if body["kind"] == "Pod":
+                self._note_pod(Event(0, "ADDED", "", body, None))
+        for uid, run in list(self.runs.items()):
+            if run.end < float("inf"):  # it had ended before
+                run.begin = run.end = 0.0
+                if not run.well:
+                    del self.runs[uid]
 
     def _hear(self, resource, event):
         if not self.listens:
@@ -82,8 +103,23 @@ class History:
         if event.before is None or event.change == "DELETED" or OURS not in resource:
             return
         before, now = (body.get("status") or {} for body in (event.before, event.body))
+        if self._doubts(event.path, before.get("epoch"), now.get("epoch")):
+            return
         for check in (_numbers, _KINDS.get(BY_RESOURCE[OURS, plural].kind, _nothing)):
             self.wrong += [f"{event.path.rpartition('/')[2]}: {what}" for what in check(before, now)]
+
+    def _doubts(self, path, before, now):
+        """Return whether a status, with its epoch and that before it, follows one of an unaware leader.
+
+        The next leader's stamp and its first status do.
+        """
+        if self._now() < self._unaware_until:
+            self._doubtful[path] = now
+        if path not in self._doubtful:
+            return False
+        if before == now != self._doubtful[path]:
+            del self._doubtful[path]
+        return True
 
     def _note_run(self, event):
         meta, body = event.body["metadata"], event.body

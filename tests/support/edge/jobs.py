@@ -41,6 +41,25 @@ class JobController:
         server.store.written.append(self._hear)
         server.admit.append(self._admit)
 
+    def begin_anew(self):
+        """Know of Jobs what their statuses say, as a controller that begins."""
+        for memory in (self._failed, self._succeeded, self._lost, self._removed):
+            memory.clear()
+        for path, job in list(self._server.store.objects.items()):
+            if not path.startswith(f"{JOB.resource.rpartition('/')[0]}/namespaces/") or job["kind"] != "Job":
+                continue
+            status, uid = job.get("status") or {}, job["metadata"]["uid"]
+            pods = self._pods(job).values()
+            there = {_of(pod) for pod in pods if pod["status"]["phase"] == "Succeeded"}
+            if _indexed(job):
+                done = set(map(int, filter(None, status.get("completedIndexes", "").split(","))))
+            else:  # pods that are gone have no names any more
+                done = {f"gone-{n}" for n in range(max(0, status.get("succeeded", 0) - len(there)))}
+            self._succeeded[uid] = done | there
+            failed = sum(pod["status"]["phase"] == "Failed" for pod in pods)
+            self._lost[uid] = max(0, status.get("failed", 0) - failed)
+            self._soon(path)
+
     def _admit(self, kind, body, before, _dry):
         """Refuse an edit of the template of a Job that is not suspended, or has pods that run."""
         if kind is JOB and before is not None and body["spec"]["template"] != before["spec"]["template"]:

@@ -31,6 +31,7 @@ class Network:
         self.refusing = 0.0  # part of the requests that the server refuses: it is busy
         self.losing = 0.0  # part of the answers that are lost
         self.behind = {}  # by process: the version at which the watch cache of its server stands still
+        self.relists = set()  # names of processes that are told if they watch from a version of the future
         self.digest = hashlib.sha256()
 
     def later(self, seconds, callback, *args):
@@ -191,8 +192,9 @@ class Stream:
                 self._send("ADDED", store.objects[path])
             self._bookmark({"k8s.io/initial-events-end": "true"})
         else:
+            of_the_future = what.version > store.version and self.process.name in net.relists
             try:
-                events = store.since(what.kind.resource, what.version)
+                events = store.since(what.kind.resource, -1 if of_the_future else what.version)
             except Compacted:
                 said = f"too old resource version: {what.version} ({store.compacted})"
                 status = {"kind": "Status", "code": 410, "reason": "Expired", "message": said}
@@ -208,7 +210,7 @@ class Stream:
 
     def _tick(self):
         if not self._over:
-            if self.process.name not in self._net.behind:
+            if self.process.name not in self._net.behind and self._net.server.store.version > self._what.version:
                 self._bookmark({})
             self._net.later(BOOKMARK, self._tick)
 
@@ -220,6 +222,8 @@ class Stream:
         if self._over or self.process.dead:
             self.close()
             return
+        if event.version <= self._what.version:
+            return  # of a store that was set back: the watch was asked to begin later
         if event.version > self._net.behind.get(self.process.name, event.version):
             self._ahead.append(event)
             return

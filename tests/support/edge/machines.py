@@ -126,6 +126,12 @@ class Machines:
         self.cluster.create(copied)  # it gives a uid of its own, which nothing reads
         self._kicked.set()
 
+    def lose(self, body):
+        """Let no kubelet know a pod any more."""
+        key = f"{body['metadata'].get('namespace')}/{body['metadata']['uid']}"
+        if key in self.cluster.pods:
+            self.cluster.lose(key)
+
     # time
 
     async def run(self):

@@ -40,8 +40,8 @@ MUTANTS = (
     Mutant(
         "an epoch is not raised",
         "election/elector.py",
-        "self._epoch, self._candidate.min_epoch()) + 1",
-        "self._epoch, self._candidate.min_epoch())",
+        "self._above, self._candidate.min_epoch()) + 1",
+        "self._above, self._candidate.min_epoch())",
     ),
     Mutant(
         "a leader goes on for twenty seconds after its last renewal",
@@ -66,6 +66,18 @@ MUTANTS = (
         "election/elector.py",
         "                if not await self._still_ours():\n                    return False\n            else:",
         "                return True\n            else:",
+    ),
+    Mutant(
+        "a store that was set back is not noticed",
+        "known/revision.py",
+        "    if 0 < number(now) < number(before):",
+        "    if False:",
+    ),
+    Mutant(
+        "a leader does not go on above the epochs of agents",
+        "main.py",
+        "            self._elector.begin_above(epoch)\n",
+        "",
     ),
     # fence and takeover
     Mutant(
@@ -251,8 +263,8 @@ MUTANTS = (
     Mutant(
         "a report that has seen a newer leader is accepted",
         "agents/report_server.py",
-        '        if report.epoch > epoch:\n            raise _Refused("higherEpoch")\n',
-        "",
+        '            self._receiver.heard_another(report.epoch)\n            raise _Refused("higherEpoch")\n',
+        "            pass\n",
     ),
     # the agent and its exchange
     Mutant(

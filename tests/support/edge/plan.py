@@ -61,8 +61,8 @@ class Plan:
         return replace(self, acts=[act for act in self.acts if act.what in LASTING])
 
 
-def draw(seed, *, restore=False):
-    """Return the plan of a seed. ``restore``: with the store brought back to an earlier state."""
+def draw(seed):
+    """Return the plan of a seed."""
     rng = random.Random(f"plan {seed}")
     plan = Plan(seed, rng.choice((2, 2, 3)), {f"n{i + 1}": str(rng.choice((1, 2, 3))) for i in range(2)}, _pool(rng))
     for number in range(rng.randint(3, 7)):
@@ -81,9 +81,7 @@ def draw(seed, *, restore=False):
     plan.acts += _some_anyway(random.Random(f"anyway {seed}"), _batches(random.Random(f"batch {seed}")))
     plan.acts += _equipped(random.Random(f"equipped {seed}"), plan)
     plan.acts += _gone_and_back(random.Random(f"gone and back {seed}"), plan)
-    if restore:
-        rng = random.Random(f"restore {seed}")
-        plan.acts.append(Act(rng.uniform(5, 100), "restore", seconds=rng.uniform(1, 30)))
+    plan.acts += _restored(random.Random(f"restored {seed}"), seed)
     plan.acts.sort(key=lambda act: act.at)
     return _gentle(plan) if seed % COMPARED == COMPARED // 2 else plan
 
@@ -144,6 +142,16 @@ def _gone_and_back(rng, plan):
             Act(rng.uniform(5, 110), "stale lists", replica, rng.choice((2.0, 8.0, 25.0)) * rng.uniform(0.7, 1.3))
         )
     return acts
+
+
+def _restored(rng, seed):
+    """Bring the store back to an earlier state in each second plan: versions fall, or go on far above.
+
+    None of these is among the plans that are compared with their `plain` part: a user's word may be taken back.
+    """
+    if seed % 2:
+        return []
+    return [Act(rng.uniform(5, 100), "restore", seconds=rng.uniform(1, 30), value=rng.choice((0, BUMP)))]
 
 
 def _pool(rng):
@@ -454,6 +462,8 @@ TAKING = {"node down", "foreign pod", "quota", "cut kubelet", "namespace goes", 
 """What takes capacity, or what jobs need."""
 
 
+BUMP = 1_000_000
+"""By how much a restore raises versions, if it does."""
 RECREATED, UNSEEN, GOING = 0.1, 0.5, 0.08
 """How often an object is deleted and created again, part of these that kopf does not see, and how often the namespace
 goes."""

@@ -68,7 +68,9 @@ class World(Users, Faults):
         self._told = 0.0
         self.losing = {}  # part of the events that kopf loses, by replica
         self.refuses_pods = False
-        user = Process("user")
+        self.restored = None  # when the store was brought back
+        self._user_name = "user"
+        user = Process(self._user_name)
         self._user = self.loop.context_of(user)
         client = client_of(self.network, user)(user_agent="scribe")
         self.scribe = Scribe(client, SPACE, lambda *_: None, lambda *_: None)

@@ -81,6 +81,12 @@ class ElectorTask:
     def leads(self, epoch):
         return self._elector.leads(epoch)
 
+    def begin_above(self, epoch):
+        self._elector.begin_above(epoch)
+
+    def began_above(self, epoch):
+        return self._elector.began_above(epoch)
+
     @property
     def other_installation(self):
         return self._elector.other_installation

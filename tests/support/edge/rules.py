@@ -7,7 +7,7 @@ from edge.plan import TAKING
 from edge.users import BATCH_JOBS, IN_SPACE, JOBS
 from edge.virtual import BEGIN
 from punctual.control.phase import wrap
-from punctual.errors import Fenced
+from punctual.errors import Fenced, StoreFellBack
 from punctual.labels import PLACEHOLDER, PROCESSOR
 
 
@@ -28,6 +28,7 @@ def broken(world, writes):
     wrong += _batches(world)
     wrong += _moved(world)
     wrong += _together(world)
+    wrong += _unanswered(world)
     former = [(wish, scribe.jobs[uid]) for uid, wish in world.former.items() if uid in scribe.jobs]
     for wish, job in former:
         wrong += [f"former {what}" for what in ledger.audit({wish.name: wish}, [job], pods, world.struck)]
@@ -85,12 +86,23 @@ def _together(world):
         yield f"the slices of solver begin {1000 * apart:.1f} ms apart: {status}"
 
 
+def _unanswered(world):
+    """Return the agents without an answer at the end: no leader is obeyed there."""
+    for node, agent in world.agents.items():
+        if world.loop.now - agent.answered > UNANSWERED:
+            yield f"the agent of {node} has had no answer since {agent.answered:.0f}"
+
+
 EPSILON = 0.05
 """How far the CPU of a held pod may be from its target."""
 SMALL = 0.005
 """A move of slices by fewer seconds follows a clock that is known better, or drifts."""
 APART = 0.01
 """Seconds by which the slices of two pods may begin apart: both agents may be wrong about the leader's clock."""
+TAKEOVER = 40.0
+"""Seconds after a restore in which the next leader begins."""
+UNANSWERED = 10.0
+"""Seconds without an answer, a minute after all faults are over."""
 LATE = 2.0
 """Seconds after the start of a window within which the last pod must have ended."""
 BEFORE = 60.0
@@ -107,6 +119,8 @@ def _too_many(world):
     room, runs = sum(map(int, world.plan.nodes.values())), world.history.runs.values()
     runs = [run for run in runs if not run.guest]
     for one in runs:
+        if world.restored is not None and world.restored <= one.begin - BEGIN < world.restored + TAKEOVER:
+            continue  # pods that came back, and those of the next leader's first decisions
         there = [run.name for run in runs if run.begin <= one.begin < run.end]
         if len(there) > room:
             yield f"{len(there)} pods at {one.begin - BEGIN:.2f}, where {room} processors are: {', '.join(there)}"
@@ -207,12 +221,19 @@ def _most(stays, begin, end):
 
 
 def _may(world, error):
-    """Return whether a replica may end so: another one leads although this one's time is not over.
+    """Return whether a replica may end so: by design, and by a cause that the plan has.
 
-    That takes a Lease that was deleted. The process ends then, by design.
+    Another one leads although this one's time is not over, which takes a Lease that was deleted. Or the store was
+    brought back.
     """
+    if world.restored is not None and _is_only(error, StoreFellBack):
+        return True
     fenced_only = isinstance(error, BaseExceptionGroup) and error.split(Fenced)[1] is None
     return fenced_only and any(act.what == "delete lease" for act in world.plan.acts)
+
+
+def _is_only(error, kind):
+    return isinstance(error, kind) or (isinstance(error, BaseExceptionGroup) and error.split(kind)[1] is None)
 
 
 def _events(world):

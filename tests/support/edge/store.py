@@ -71,6 +71,11 @@ class Store:
         events = self.history[resource]
         return events[bisect.bisect_right(events, version, key=lambda event: event.version) :]
 
+    def set_back(self, version, *, bump=0):
+        """Have this version again, as a store that was restored. ``bump``: versions go on so far above it."""
+        self.version = version + bump
+        self.compact()
+
     def compact(self):
         """Forget the history so far."""
         self.compacted = self.version

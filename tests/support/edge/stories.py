@@ -410,4 +410,23 @@ STORIES = {
         Act(171, "kill agent", "n2", 8),
         Act(172, "kill agent", "n1", 3),
     ),
+    "the store is brought back under a leader that lives on": _plan(
+        _job(3, "one", units=40),
+        Act(8, "restore", seconds=20, value=0),
+    ),
+    "the store is brought back, and versions go on far above": _plan(
+        _job(3, "one", units=40),
+        Act(8, "restore", seconds=20, value=1_000_000),
+    ),
+    "the store is brought back behind two leaders that agents have heard": _plan(
+        _job(3, "slow", units=40, most=2, template=SLOW),
+        Act(8, "restore", seconds=60, value=0),
+        Act(12, "kill", "leader", 3),
+        Act(32, "kill", "leader", 3),
+    ),
+    "a leader has the epoch of another one that agents have heard": _plan(
+        _job(3, "slow", units=40, most=2, template=SLOW),
+        Act(8, "restore", seconds=30, value=0),
+        Act(12, "kill", "leader", 3),
+    ),
 }  # fmt: skip

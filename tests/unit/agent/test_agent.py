@@ -84,6 +84,25 @@ def test_story_of_set_points(tree, start):
     assert log == [[0.3, None], [0.5, 0.2], [0.5, 0.4], [0.5, 0.4]]
 
 
+def test_the_job_of_a_pod_is_reported_while_the_operator_does_not_name_the_pod(tree, start):
+    """After a restore the API server may know neither: only the node does."""
+    for uid in (A, B):
+        tree.pod(uid)
+    agent = start()
+    log = []
+    for now, points in (
+        (1.0, [point(A, 0.3, job="team/one"), point(B, 0.2)]),
+        (2.0, [point(B, 0.2)]),
+        (3.0, None),
+        (4.0, [point(A, 0.3, job="team/one")]),
+    ):
+        log.append([pod.job for pod in agent.tick(now).pods])
+        if points is not None:
+            agent.tell(SetPoints(epoch=2, pods=points), now)
+    log.append([pod.job for pod in agent.tick(5.0).pods])
+    assert log == [[], [None, None], ["team/one", None], ["team/one", None], [None, None]]
+
+
 def test_a_lower_epoch_changes_nothing(tree, start):
     tree.pod(A)
     agent = start()

@@ -46,7 +46,9 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
     (tmp_path / "tls.pem").write_text(serving.key + serving.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.pem")
-    receiver = SimpleNamespace(leading_epoch=lambda: 1, heard=heard.append, count_refusal=refused.append)
+    receiver = SimpleNamespace(
+        leading_epoch=lambda: 1, heard=heard.append, heard_another=heard.append, count_refusal=refused.append
+    )
     by = clock(now=now)
     set_points = SetPointStore()
     set_points.put(SendSetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))

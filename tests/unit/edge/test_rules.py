@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 from chaos_lib.ledger import Struck
+from edge.apiserver import Watching
 from edge.applications import Application, Applications
 from edge.ends import differences, end_of, surplus
 from edge.history import History, Stay, Window
 from edge.kinds import BY_RESOURCE
+from edge.link import Stream
 from edge.plan import TIME, Act, draw
-from edge.rules import _crowded, _held
+from edge.rules import _crowded, _held, _unanswered
 from edge.store import Store
 from edge.users import IN_SPACE
 
@@ -183,3 +185,57 @@ def test_a_reservation_goes_late_in_a_plan_that_is_compared():
     assert plan.compared
     assert gone.target == "reservations/window"
     assert gone.at > TIME
+
+
+@pytest.mark.parametrize(("answered", "found"), [(95.0, 0), (80.0, 1)])
+def test_an_agent_that_no_leader_answers_is_found(answered, found):
+    world = SimpleNamespace(loop=SimpleNamespace(now=100.0), agents={"n1": SimpleNamespace(answered=answered)})
+    assert len(list(_unanswered(world))) == found
+
+
+@pytest.mark.parametrize(
+    ("statuses", "said"),
+    [
+        # by a leader that does not know of the restore, the stamp of the next one, its first status
+        ([(10.5, 2, 3), (30.0, 3, 3), (30.1, 3, 2)], []),
+        ([(10.5, 2, 3), (30.0, 3, 3), (30.1, 3, 2), (30.2, 3, 1)], ["one: observedGeneration falls from 2 to 1"]),
+        ([(20.0, 2, 3), (30.0, 3, 3), (30.1, 3, 2)], ["one: observedGeneration falls from 3 to 2"]),
+    ],
+    ids=["an unaware leader", "a fall after it", "a leader that knows"],
+)
+def test_what_an_unaware_leader_writes_after_a_restore_is_not_compared_with(statuses, said):
+    store, now = Store(), [10.0]
+    history = History(store, lambda: now[0])
+    kind = BY_RESOURCE[OURS, "pools"]
+    history.begin_anew((), unaware=3.0)
+    for at, epoch, generation in [(10.0, 2, 2), *statuses]:
+        now[0] = at
+        meta = {"name": "one", "uid": "u", "resourceVersion": str(store.next())}
+        status = {"epoch": epoch, "observedGeneration": generation}
+        store.put(kind.resource, f"{kind.resource}/one", {"metadata": meta, "status": status})
+    assert history.wrong == said
+
+
+@pytest.mark.parametrize(("bump", "heard"), [(0, [4]), (1000, "410")], ids=["versions fall", "versions are bumped"])
+def test_a_watch_from_before_a_restore_hears_nothing_until_its_version_or_begins_anew(bump, heard):
+    """As an API server that was started again answers: from a version of the future, it sends what is newer."""
+    store, kind = Store(version=3), BY_RESOURCE[OURS, "pools"]
+    store.set_back(1, bump=bump)
+    arrived = []
+    stream = Stream(
+        SimpleNamespace(
+            server=SimpleNamespace(store=store), later=lambda *_: None, behind={}, relists=set(), lag={},
+            loop=SimpleNamespace(now=0.0), way=lambda: 0.0,
+        ),
+        SimpleNamespace(name="p", dead=False),
+        Watching(kind, lambda *_: True, 3, 12, initial=False, bookmarks=True, light=False),
+    )  # fmt: skip
+    stream._push = arrived.append
+    stream.begin()
+    for _ in range(3):
+        meta = {"name": "one", "uid": "u", "resourceVersion": str(store.next())}
+        store.put(kind.resource, f"{kind.resource}/one", {"metadata": meta})
+    if bump:
+        assert [event["object"]["code"] for event in arrived] == [410]
+    else:
+        assert [int(event["object"]["metadata"]["resourceVersion"]) for event in arrived] == heard

@@ -102,6 +102,16 @@ def test_the_text_that_a_planted_fault_changes_stands_once(mutant):
             "small: it has not ended",
         ),
         (
+            "the store is brought back under a leader that lives on",
+            "a store that was set back is not noticed",
+            "one: it has not ended",
+        ),
+        (
+            "a leader has the epoch of another one that agents have heard",
+            "a leader does not go on above the epochs of agents",
+            "has had no answer since",
+        ),
+        (
             "a job is asked for while its pool goes, and the pool comes again",
             "a signal touches no job",
             "during is",

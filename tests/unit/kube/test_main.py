@@ -1,11 +1,12 @@
 """What ends the process, and what only ends a term."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from punctual import errors
-from punctual.kube.main import Config, Operator
+from punctual.kube.main import STEP, Config, Operator
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,27 @@ async def test_a_replica_beside_another_installation_is_not_ready_and_says_whose
     assert "the release punctual in namespace first leads" in operator._unready()
     operator._elector = SimpleNamespace(other_installation="")
     assert operator._unready() is None
+
+
+@pytest.mark.parametrize(("told", "asked"), [(8, 8), (9, 9), (8 + STEP, 8 + STEP), (2**62, 8 + STEP)])
+async def test_an_epoch_that_an_agent_has_heard_is_led_above_in_steps(told, asked):
+    operator, above = Operator(Config.read({})), []
+    operator._elector = SimpleNamespace(begin_above=above.append)
+    operator._term = SimpleNamespace(epoch=8, began=1.0)
+    operator.heard_another(told)
+    assert above == [asked]
+
+
+@pytest.mark.parametrize(("error", "writes"), [(errors.StoreFellBack("set back"), False), (OSError("broken"), True)])
+async def test_what_was_decided_is_not_written_into_a_store_that_was_set_back(error, writes):
+    operator, retired = Operator(Config.read({})), []
+
+    async def retire(_):
+        retired.append(True)
+
+    operator._term = SimpleNamespace(retire=retire)
+    operator._leading = asyncio.ensure_future(asyncio.Event().wait())
+    operator._fail(error)
+    await operator._retire()
+    assert bool(retired) is writes
+    assert operator._leading.cancelled()

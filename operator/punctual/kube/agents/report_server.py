@@ -6,7 +6,8 @@ A report is accepted only if all of this holds. Each refusal is counted by its r
     the token is the agent's, for us         TokenReview, cached up to a minute (``identity.py``)
     it comes from the node that it names     the token's node-name, not the body's
     it is newer than the last one            (instance, sequence); of two running instances the younger counts
-    it has not seen a higher epoch           else a newer leader exists, and this one must not answer
+    it has heard no other leader of this     else a newer leader exists, or there was one before the API server's store
+    epoch or a higher one                    was set back: this one must not answer, and begins again above it
 
 The term takes the accepted report, and ignores pods that are not known on that node. The answer is made from the set
 points. TokenReviews are the only calls to the API server.
@@ -83,6 +84,9 @@ class Receiver(Protocol):
     def heard(self, report: wire.Report) -> None:
         """Receive an accepted report."""
 
+    def heard_another(self, epoch: int) -> None:
+        """Learn that an agent has heard another leader, with this leader's epoch or a higher one."""
+
     def count_refusal(self, reason: Refusal) -> None:
         """Count a refusal."""
 
@@ -130,6 +134,8 @@ class ReportServer:
         self._account = account
         self._reports: dict[str, _LastReport] = {}
         self._port = Port(limits, closed=closed)
+        self._answered: dict[str, int] = {}
+        """The epoch of the last answer to each node: an agent knows an epoch only from an answer."""
 
     async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = 8443) -> int:
         """Listen. Returns the port (for 0, the one that was assigned)."""
@@ -181,10 +187,12 @@ class ReportServer:
         if identity.node != report.node:
             raise _Refused("otherNode")
         epoch = self._epoch()  # read again: a term may end during any await
-        if report.epoch > epoch:
+        if report.epoch > epoch or (report.epoch == epoch and self._answered.get(report.node) != epoch):
+            self._receiver.heard_another(report.epoch)
             raise _Refused("higherEpoch")
         if self._order(report):
             self._receiver.heard(report)
+        self._answered[report.node] = epoch
         pods = {pod.uid: pod for pod in report.pods}
         points = self._set_points.answer(report.node, now=self._clock.now(), epoch=epoch, pods=pods)
         # agents learn this clock: nothing slow may follow, and the report must not have come later than it says

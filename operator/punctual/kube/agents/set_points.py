@@ -6,7 +6,7 @@ The store lives for one term: a new leader's Pool sets every point again. Pods t
 their caps stay in force without an operator, and an agent releases a pod only when all of them are known here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -36,6 +36,8 @@ class SetPointStore:
         """What agents have said of pods since these have shown something."""
         self.applications_complete = False
         """Whether all pods that are held at a rate are here."""
+        self.job_of: Callable[[str], str | None] = lambda _: None
+        """The job ("namespace/name") of a pod (uid); None if it is not known."""
         self._crowded: set[str] = set()
         """Nodes with more pods than an answer has room for."""
         self._loops = Loops()
@@ -96,6 +98,7 @@ class SetPointStore:
                     rest_cap=cap,
                     period=point.period,
                     units=point.units,
+                    job=self.job_of(point.pod),
                     mode=wire.HoldOrder() if line is None else self._line(point, line, now, followed),
                 )
 

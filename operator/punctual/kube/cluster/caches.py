@@ -170,6 +170,11 @@ class Caches(StoreListener):
         if self.listener:
             self.listener.changed(store.resource, known)
 
+    def job_of_pod(self, pod: str) -> str | None:
+        """Return the job ("namespace/name") of a chunk pod (uid); None if it is not known."""
+        known = self.directory.jobs.get(self.pods.job_of(pod) or "")
+        return None if known is None else f"{known.owner.namespace}/{known.owner.name}"
+
     def forget(self, resource: Resource, uid: str) -> None:
         """Remove an object that is gone."""
         store = self.directory.store_of(resource.plural)

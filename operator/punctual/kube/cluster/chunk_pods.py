@@ -5,7 +5,7 @@ its job (`is_chunk_of`). A pod may be seen before its job: it claims the job unt
 after its job is gone: then it was expected. Pods are keyed by "namespace/name".
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -147,6 +147,11 @@ class ChunkPods:
     def claims_of(self, job: str) -> list[tuple[str, SeenPod]]:
         """Return the pods that claim a job (uid), by key."""
         return list(self._claims.get(job, {}).items())
+
+    def claimed(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield each unknown job (uid) that pods claim, with their keys."""
+        for job, pods in self._claims.items():
+            yield job, list(pods)
 
     def expect(self, owner: Owner, pods: Iterable[str]) -> None:
         """Expect pods of a job that is gone. They count as chunk pods when they appear."""

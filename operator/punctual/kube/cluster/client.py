@@ -91,6 +91,8 @@ class ApiClient:
         keep: bool = True,
     ) -> None:
         self.clock = clock or ServerClock()
+        self.listed: dict[str, str] = {}
+        """The newest resource version at which a collection, by path, was read in full (`walk`)."""
         self._kubeconfig = kubeconfig
         self._deadline = deadline
         self._keep = keep

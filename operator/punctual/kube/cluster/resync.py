@@ -59,7 +59,7 @@ class Resync:
         self._missed = 0
 
     async def run(self) -> None:
-        """Compare until cancelled."""
+        """Compare until cancelled. Raises StoreFellBack if the API server's store was set back."""
         took, soon, caught_up = 0.0, True, False
         while True:
             await asyncio.sleep(pause_after(took, soon=soon))

@@ -7,6 +7,9 @@ returns a token that continues after the last object at the present revision.
 
 Pages may therefore be of different times. This suffices if each object must be read once at some time after the start,
 as in a takeover. It does not suffice to start a watch from the list's resource version; see `informer`.
+
+These lists name no resource version, so they are consistent reads. One that is older than an earlier one shows that the
+API server's store was set back (`punctual.kube.known.revision`).
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from punctual.errors import ClusterError, Gone, Invalid
 from punctual.kube.cluster.client import JSON, ApiClient, Listing
+from punctual.kube.known.revision import check, newest
 
 Patience = Callable[[ClusterError], Awaitable[None]]
 """Waits before the next try after a failure. Raises if no further try is wanted."""
@@ -32,14 +36,16 @@ async def walk(
     """Yield each object that exists throughout, at least once. Objects repeat only if the list has to restart.
 
     It restarts if the API server has forgotten the token and names no other. While a page is processed, the next one is
-    fetched.
+    fetched. Raises StoreFellBack if the list is older than one that the client has walked through before.
     """
-    start = ""
+    start, before = "", client.listed.get(path, "")
     while True:
         pages = _ahead(client.pages(path, page=page, accept=accept, start=start, field_selector=field_selector))
         try:
             async with contextlib.aclosing(pages):
                 async for some in pages:
+                    check(path, before, some.resource_version)
+                    client.listed[path] = newest(client.listed.get(path, ""), some.resource_version)
                     yield some
                     start = some.rest
         except ClusterError as error:

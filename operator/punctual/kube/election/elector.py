@@ -4,11 +4,16 @@ The holder renews the Lease. It stops leading after ``renew`` seconds without su
 clock from *before* the last successful request. Others wait ``lease`` seconds from when they saw that renewal, so the
 holder stops before another replica may start. ``spec.leaseTransitions`` is the epoch. It is raised at every
 acquisition, also by the same holder, and to at least one more than ``min_epoch()`` (the highest epoch in any status).
-Otherwise a deleted Lease would restart it at 0. A standby watches the Lease and acts at its expiry or release. Before a
-replica takes the Lease and while it holds it, it holds the `claim` of its installation, too.
+Otherwise a deleted Lease would restart it at 0. After a restore of the API server's store, agents may know epochs
+that are not in the statuses: told of one (`begin_above`), the holder ends its term and acquires the Lease again, above
+it. A
+standby watches the Lease and acts at its expiry or release. Before a replica takes the Lease and while it holds it, it
+holds the `claim` of its installation, too.
 
 `ElectorThread` runs the elector in a separate thread and loop, so that a long plan cannot delay a renewal. `writer`
 relies on it: between an expiry and the moment when the main loop learns of it, `leading` is already False.
+
+A Lease that shows that the store was set back ends the elector, leading or not (`lease_history`).
 """
 
 import asyncio
@@ -25,10 +30,14 @@ from punctual import errors
 from punctual.kube.api.resources import LEASES
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.election.claim import Claim, Installation
+from punctual.kube.election.lease_history import LeaseHistory
 from punctual.notation.duration import format_micro_time
+from punctual.runtime.bucket import Bucket
 from punctual.runtime.clock import ServerClock
 
 NEVER = float("-inf")
+AGAIN_RATE, AGAIN_BURST = 1 / 60, 3
+"""How many terms a second, and at once, may end because an agent knows a higher epoch: one node must not end each."""
 
 log = structlog.get_logger()
 
@@ -87,6 +96,10 @@ class Elector:
         self._monotonic = client.clock.monotonic
         self._epoch = 0  # of the last term
         self._acquired = ""
+        self._above = 0  # the highest epoch that anything has named: the next one is higher
+        self._raised = 0  # the epoch of the term, if that began above what an agent had heard
+        self._again = Bucket(AGAIN_RATE, AGAIN_BURST, client.clock)
+        self._history = LeaseHistory(self._path)
         self._until = NEVER  # this replica leads until then
         self._lease: Json | None = None  # as last read or written
         self._seen: Json = {}  # its spec, and since when it is known
@@ -109,14 +122,27 @@ class Elector:
         """The installation ("namespace/release") that leads instead of this one; empty if none does."""
         return self._claim.other
 
+    def begin_above(self, epoch: int) -> None:
+        """End the term soon, and acquire the Lease again above this epoch. May be called from any thread."""
+        self._above = max(self._above, epoch)
+
+    def began_above(self, epoch: int) -> bool:
+        """Return whether the term of that epoch began because of `begin_above`, while this replica held the Lease."""
+        return self._raised == epoch
+
     async def run(self) -> None:
-        """Stand for election until cancelled, then stop leading and release the Lease."""
+        """Stand for election until cancelled, then stop leading and release the Lease.
+
+        Raises StoreFellBack if the Lease shows that the API server's store was set back.
+        """
+        above = False
         while True:
             await self._acquire()
+            self._raised = self._epoch if above else 0
             log.info("leadership_acquired", lease=self._path, identity=self._identity, epoch=self._epoch)
             self._candidate.lead(self._epoch)
             try:
-                await self._hold()
+                above = await self._hold()
             except asyncio.CancelledError:
                 self._stop()
                 await self._release()
@@ -168,9 +194,12 @@ class Elector:
 
     async def _read(self) -> None:
         try:
-            self._see(await self._client.get(self._path))
+            lease = await self._client.get(self._path)
         except errors.NotFound:
             self._lease = None
+        else:
+            self._history.check(lease)
+            self._see(lease)
 
     def _see(self, lease: Json) -> None:
         """Record the Lease, and when its present spec was first seen. The times of other clocks are not used."""
@@ -199,6 +228,7 @@ class Elector:
                     if event["type"] == "DELETED":
                         return
                     if event["type"] != "BOOKMARK":
+                        self._history.note(event["object"])
                         self._see(event["object"])
                         if self._patience() <= 0:
                             return
@@ -206,7 +236,7 @@ class Elector:
 
     async def _take(self) -> None:
         """Acquire the Lease over the version that was read, with a new epoch."""
-        epoch = max(self._seen.get("leaseTransitions", 0), self._epoch, self._candidate.min_epoch()) + 1
+        epoch = max(self._seen.get("leaseTransitions", 0), self._epoch, self._above, self._candidate.min_epoch()) + 1
         sent = self._monotonic()
         self._acquired = self._stamp()
         spec = self._spec(epoch)
@@ -215,14 +245,18 @@ class Elector:
             lease = await self._client.create(self._collection, body)
         else:
             lease = await self._client.replace(self._path, {**self._lease, "spec": spec})
+        self._history.check(lease)
         self._see(lease)
         self._epoch = epoch
         self._until = sent + self._timing.renew
 
     # leader
 
-    async def _hold(self) -> None:
-        """Renew until the Lease is lost or cannot be renewed in time."""
+    async def _hold(self) -> bool:
+        """Renew until the Lease is lost or cannot be renewed in time: False.
+
+        True: this replica holds it, and an agent has heard another leader with this epoch or a higher one.
+        """
         while (left := self._until - self._monotonic()) > 0:
             # the less time is left after failures, the shorter the pause
             await asyncio.sleep(min(self._timing.retry, max(left / 3, self._timing.retry / 20)))
@@ -234,12 +268,16 @@ class Elector:
                 async with asyncio.timeout(min(left, self._timing.renew / 2)):
                     if not await self._renew():
                         log.warning("lease_lost", lease=self._path, epoch=self._epoch)
-                        return
+                        return False
                 if await self._claims() is False:
-                    return
+                    return False
+                if self._above >= self._epoch and self._again.take():
+                    log.warning("epochs_fell_back", lease=self._path, epoch=self._epoch, known=self._above)
+                    return True
             except (errors.ClusterError, TimeoutError) as error:
                 log.warning("lease_not_renewed", lease=self._path, epoch=self._epoch, error=str(error))
         log.warning("lease_expired", lease=self._path, epoch=self._epoch)
+        return False
 
     async def _renew(self) -> bool:
         """Renew the Lease. Returns False if another replica holds it."""
@@ -247,13 +285,15 @@ class Elector:
             assert self._lease is not None
             sent = self._monotonic()
             try:
-                self._see(await self._client.replace(self._path, {**self._lease, "spec": self._spec(self._epoch)}))
+                lease = await self._client.replace(self._path, {**self._lease, "spec": self._spec(self._epoch)})
             except errors.NotFound:
                 return False
             except errors.Conflict:
                 if not await self._still_ours():
                     return False
             else:
+                self._history.check(lease)
+                self._see(lease)
                 if self._monotonic() >= self._until:  # too late: the term may have ended meanwhile
                     return False
                 self._until = sent + self._timing.renew
@@ -280,7 +320,7 @@ class Elector:
                 except errors.Conflict:
                     if await self._still_ours():
                         await self._client.replace(self._path, {**self._lease, "spec": spec})
-        except (errors.ClusterError, TimeoutError) as error:
+        except (errors.ClusterError, errors.StoreFellBack, TimeoutError) as error:
             log.warning("lease_not_released", lease=self._path, error=str(error))
 
     def _spec(self, epoch: int) -> Json:
@@ -358,6 +398,14 @@ class ElectorThread(threading.Thread):
     def leads(self, epoch: int) -> bool:
         """See `Elector.leads`."""
         return self._elector.leads(epoch)
+
+    def begin_above(self, epoch: int) -> None:
+        """See `Elector.begin_above`."""
+        self._elector.begin_above(epoch)
+
+    def began_above(self, epoch: int) -> bool:
+        """See `Elector.began_above`."""
+        return self._elector.began_above(epoch)
 
     @property
     def other_installation(self) -> str:

@@ -6,6 +6,7 @@ danger is two pods with the label: the agents' reports would be split between th
 
 import asyncio
 import contextlib
+from typing import Final
 
 import structlog
 
@@ -13,6 +14,9 @@ from punctual.errors import ClusterError
 from punctual.kube.api.resources import PODS
 from punctual.kube.cluster.client import ApiClient
 from punctual.labels import LEADER_LABEL
+
+DOUBT: Final = 10.0
+"""Seconds between two writes of a label that may be there although it should not."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +33,7 @@ class LeaderLabel:
         self._leading = False
         self._shown: bool | None = None
         """Whether the pod has the label. None: not known, as an earlier process of this pod may have led."""
+        self._doubted = float("-inf")
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
         self._changed.set()
@@ -38,6 +43,17 @@ class LeaderLabel:
         self._leading = leading
         if self._shown is not leading:
             self._written.clear()
+            self._changed.set()
+
+    def doubt(self) -> None:
+        """Write it again: agents take this replica for the leader, and it is not.
+
+        The API server's store may have been set back to a time when this pod had the label.
+        """
+        now = self._client.clock.monotonic()
+        if not self._leading and now >= self._doubted + DOUBT:
+            self._doubted = now
+            self._shown = None
             self._changed.set()
 
     async def settled(self, within: float) -> None:

@@ -34,6 +34,7 @@ from punctual.kube.kinds.rates.rates import Rates
 from punctual.kube.kinds.reservations.reservations import Reservations
 from punctual.kube.known.translate import to_speeds
 from punctual.kube.leader.kinds import Kinds
+from punctual.kube.leader.lost_promises import LostPromises
 from punctual.kube.metrics import Metrics
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.late import LateReader
@@ -78,6 +79,7 @@ class Parts:
     rates: Rates
     kinds: Kinds
     unseen: UnseenPods
+    lost: LostPromises
     takeover: Takeover
 
 
@@ -116,6 +118,7 @@ def make_parts(epoch: int, given: Surroundings, term: TermOwner) -> Parts:
         rates=rates,
         kinds=kinds,
         unseen=UnseenPods(given.client, writer, term),
+        lost=LostPromises(tools, given.client, term),
         takeover=Takeover(fence, tuple(kinds), tools.clock),
     )
 

@@ -6,6 +6,7 @@ A term has an epoch, runs the loops of its `parts`, and reports its health to th
     kinds                         one for each of Punctual's kinds: what follows when such an object changes
     actors, guests, executor      run the Pools of the core and the control of guests, and carry out their actions
     pods                          knows which pool is told of each chunk pod
+    lost                          tells of promises that the API server's store has lost
     changes                       routes what the caches and the writer report to the parts above
 
 A term never continues after an error: its decisions are recorded, and the next term begins from the records.
@@ -20,6 +21,7 @@ import structlog
 from punctual import wire
 from punctual.errors import Fenced
 from punctual.kube.leader.changes import ChangeListener
+from punctual.kube.leader.lost_promises import Fall
 from punctual.kube.leader.parts import Surroundings, make_parts
 from punctual.kube.writes.operations import Outcome
 from punctual.scheduling.view import PoolView
@@ -44,8 +46,10 @@ class Leadership(Protocol):
 class Term:
     """A leader's term, from its epoch to its end. ``await run()`` raises what ends it."""
 
-    def __init__(self, epoch: int, given: Surroundings, leadership: Leadership) -> None:
+    def __init__(self, epoch: int, given: Surroundings, leadership: Leadership, *, fall: Fall | None = None) -> None:
+        """``fall``: the term begins because epochs fell back."""
         self.epoch = epoch
+        self._fall = fall
         self._given = given
         self._caches = given.caches
         self._leadership = leadership
@@ -102,6 +106,7 @@ class Term:
         for node in self._caches.inventory.nodes():
             self._parts.tools.taints.observe(node)
         self._parts.kinds.begin()
+        self._parts.lost.begin(self._fall)
 
     def _end(self) -> None:
         self._parts.takeover.end()
@@ -144,6 +149,11 @@ class Term:
         """Seconds that the oldest waiting write has waited."""
         return self._writer.oldest
 
+    @property
+    def began(self) -> float:
+        """When a leader began to decide about what the API server's store has, on its clock; 0 before that."""
+        return self._parts.lost.began
+
     def views(self) -> dict[str, PoolView]:
         """Return a view of each pool that this term leads, by name; none before the takeover is done."""
         return self._parts.actors.views() if self.leads else {}
@@ -157,10 +167,10 @@ class Term:
         rest = [pod for pod in report.pods if pod.uid not in chunks]
         if own := tuple(pod for pod in rest if pod.uid in others):
             self._parts.rates.reported(report, own)
+        unknown = [pod for pod in rest if pod.uid not in others]
+        self._parts.lost.heard(node, unknown)
         # an agent reports a pod for a minute after its end, when its object may be gone
-        self._given.metrics.refusals.labels("unknownPod").inc(
-            sum(pod.uid not in others and not pod.over for pod in rest)
-        )
+        self._given.metrics.refusals.labels("unknownPod").inc(sum(not pod.over for pod in unknown))
 
     # loops
 

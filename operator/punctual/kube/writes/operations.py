@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from punctual import errors
 from punctual.kube.api.resources import PODS, Resource
 from punctual.kube.known.oversize import PATIENCE
+from punctual.kube.known.revision import check
 from punctual.kube.writes.keys import Key
 from punctual.scheduling.model.job import Chunk
 
@@ -223,11 +224,12 @@ def replace_list(path: str, there: Sequence[Any], wanted: Sequence[Any]) -> list
 
 
 async def perform(  # noqa: PLR0911  one for each result
-    client: ApiClient, key: Key, operation: Operation, *, version: str = ""
+    client: ApiClient, key: Key, operation: Operation, *, version: str = "", before: str = ""
 ) -> Outcome:
     """Try once. Raises Fenced if a newer leader wrote the object, another ClusterError if a later try may help.
 
-    ``version`` is the resource version at which the object of a PutStatus was last seen, if known.
+    ``version`` is the resource version at which the object of a PutStatus was last seen, if known. ``before`` is one
+    that it had, perhaps long ago: raises StoreFellBack if the API server has an older one.
     """
     try:
         match operation:
@@ -238,7 +240,7 @@ async def perform(  # noqa: PLR0911  one for each result
             case CreateObject():
                 return await _create(client, key, operation)
             case PutStatus():
-                body = await _put_status(client, operation, version)
+                body = await _put_status(client, operation, version, before=before)
             case _:
                 body = await _write(client, operation)
     except (errors.NotFound, errors.Replaced) as error:
@@ -257,10 +259,13 @@ async def perform(  # noqa: PLR0911  one for each result
     return Outcome(key, operation, "done", body=body)
 
 
-async def _put_status(client: ApiClient, operation: PutStatus, version: str, *, again: bool = True) -> Json:
+async def _put_status(
+    client: ApiClient, operation: PutStatus, version: str, *, again: bool = True, before: str = ""
+) -> Json:
     """Write the status of this object over the version that was seen. A PUT of another one fails.
 
     ``again``: another write may have come between a read and the PUT, as the leader's own of a finalizer does.
+    ``before``: a version that the object had. Raises StoreFellBack if the API server has an older one.
 
     A field that the schema does not know is an error: otherwise a promise would be written in part.
     """
@@ -272,6 +277,7 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str, *, 
         there = await client.metadata(operation.path)
         if there["uid"] != uid:
             raise errors.Replaced(f"the uid is {there['uid']}, not {uid}")
+        check(operation.path, before, there["resourceVersion"])
         version = there["resourceVersion"]
     body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body
     try:
@@ -281,7 +287,7 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str, *, 
         if not known and not (uid and again):
             raise
     # the object was edited since: read it again at once
-    return await _put_status(client, replace(operation, version=""), "", again=known)
+    return await _put_status(client, replace(operation, version=""), "", again=known, before=version)
 
 
 async def _write(  # noqa: PLR0911  one arm for each kind

@@ -43,6 +43,8 @@ class Entry:
     operation: Operation
     since: float
     attempts: int = 0
+    version: str = ""
+    """A resource version that the object of a PutStatus had before the first try; empty if none is known."""
     digest: bytes = b""
     """The digest of a status, once computed."""
     failed: float = 0.0

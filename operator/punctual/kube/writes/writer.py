@@ -205,12 +205,13 @@ class Writer:
         operation, version = entry.operation, ""
         if isinstance(entry.operation, PutStatus):
             version = self._statuses.begin_write(queue.key)
+            entry.version = entry.version or version or entry.operation.version
             if entry.attempts:
                 # the first-seen version is stale too if that write was done: another try with it would only conflict
                 operation = replace(entry.operation, version="")
         began = self._clock.monotonic()
         try:
-            outcome = await perform(self._client, queue.key, operation, version=version)
+            outcome = await perform(self._client, queue.key, operation, version=version, before=entry.version)
         except errors.ClusterError as error:
             self._owner.count_write(kind, type(error).__name__.lower(), self._clock.monotonic() - began)
             if isinstance(error, errors.Fenced):

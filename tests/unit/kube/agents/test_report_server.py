@@ -44,6 +44,7 @@ class Operator:
         self.now = 1000.0
         self.clock = 50.0
         self.heard = []
+        self.above = []
         self.refused = Counter()
         self.reviews = []
         self.away = False
@@ -51,6 +52,7 @@ class Operator:
         receiver = SimpleNamespace(
             leading_epoch=lambda: self.epoch,
             heard=self.heard.append,
+            heard_another=self.above.append,
             count_refusal=lambda reason: self.refused.update({reason: 1}),
         )
         by = clock(lambda: self.clock, now=lambda: self.now)
@@ -232,8 +234,21 @@ async def test_a_report_is_refused(stage, body, how, status, reason):
     assert (await agents.post(body, **how))[:2] == (status, {"reason": reason})
     assert operator.refused == {reason: 1}
     assert operator.heard == []
+    assert operator.above == ([8] if reason == "higherEpoch" else [])
     # and leaves no trace: the right one is heard
     assert (await agents.post(report()))[0] == 200
+
+
+async def test_an_epoch_that_this_leader_has_not_told_is_another_leaders(stage):
+    """After a restore, a leader may have the epoch of one that the API server has forgotten."""
+    operator, agents = stage
+    assert (await agents.post(report(epoch=7)))[:2] == (409, {"reason": "higherEpoch"})
+    assert operator.above == [7]
+    operator.epoch = 8
+    assert (await agents.post(report(epoch=7)))[0] == 200
+    assert (await agents.post(report(epoch=8) | {"sequence": 2}))[0] == 200
+    assert (await agents.post(report("n2", epoch=8), token="n2"))[0] == 409
+    assert operator.above == [7, 8]
 
 
 async def test_who_does_not_lead_says_so_and_hangs_up(stage):

@@ -41,6 +41,15 @@ def test_the_newest_counts_and_what_ended_is_gone():
     assert len(set_points) == 0
 
 
+def test_a_chunks_pod_is_told_with_the_job_that_it_was_promised_to():
+    set_points = SetPointStore()
+    set_points.put(point())
+    set_points.put(point("p2"))
+    assert {p.job for p in told(set_points).values()} == {None}
+    set_points.job_of = {"p1": "team/one"}.get
+    assert {uid: p.job for uid, p in told(set_points).items()} == {"p1": "team/one", "p2": None}
+
+
 def test_an_answer_never_holds_more_than_the_wire_allows():
     set_points = SetPointStore()
     for i in range(1200):

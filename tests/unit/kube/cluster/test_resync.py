@@ -30,6 +30,7 @@ class World:
 
     def __init__(self):
         self.there, self.directory, self.taken, self.renewed = {}, Directory(), [], 0
+        self.listed = {}
         self.meanwhile = lambda: None
         self.resync = Resync(self, self.directory, self, self)
 

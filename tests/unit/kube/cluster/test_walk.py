@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from punctual.errors import Gone, Invalid, Unreachable
+from punctual.errors import Gone, Invalid, StoreFellBack, Unreachable
 from punctual.kube.cluster.client import Listing
 from punctual.kube.cluster.walk import walk
 
@@ -14,6 +14,7 @@ class Server:
 
     def __init__(self, size, faults):
         self.size, self.faults, self.requests = size, faults, 0
+        self.version, self.listed = "7", {}
 
     async def pages(self, _path, *, page, start, **_):
         for begin in itertools.count(int(start or 0), page):
@@ -21,7 +22,7 @@ class Server:
             if error := self.faults.get(self.requests):
                 raise error
             end = min(begin + page, self.size)
-            yield Listing(list(range(begin, end)), "7", str(end) if end < self.size else "")
+            yield Listing(list(range(begin, end)), self.version, str(end) if end < self.size else "")
             if end == self.size:
                 return
 
@@ -62,3 +63,28 @@ async def test_a_walk_ends_where_its_patience_does():
     with pytest.raises(Unreachable):
         async for _ in walk(Server(10, {1: Unreachable("cut")}), "/things", patience=patience):
             pass
+
+
+@pytest.mark.parametrize(("versions", "fell"), [(["9", "9", "10"], False), (["10", "9"], True), (["b", "a"], False)])
+async def test_a_list_that_is_older_than_one_before_shows_that_the_store_was_set_back(versions, fell):
+    server = Server(25, {})
+    *before, last = versions
+    for server.version in before:
+        await walked(server)
+    server.version = last
+    if fell:
+        with pytest.raises(StoreFellBack, match="/things has resource version 9, and had 10 before"):
+            await walked(server)
+    else:
+        assert await walked(server) == (list(range(25)), 0)
+
+
+async def test_a_walk_that_began_before_a_newer_one_shows_no_fall():
+    """Its pages are all of the time when it began."""
+    server, other = Server(30, {}), Server(30, {})
+    other.listed, other.version = server.listed, "8"
+    pages = walk(server, "/things", patience=None, page=10)
+    await anext(pages)
+    await walked(other)
+    assert len([page async for page in pages]) == 2
+    assert server.listed == {"/things": "8"}

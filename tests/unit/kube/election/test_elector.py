@@ -11,7 +11,9 @@ import copy
 import pytest
 from electors import Candidate, Server
 
+from punctual.errors import StoreFellBack
 from punctual.kube.election.elector import Timing
+from punctual.kube.election.lease_history import LeaseHistory
 
 pytestmark = pytest.mark.looptime
 
@@ -259,3 +261,133 @@ async def test_of_many_only_one_leads_at_any_time(stage):
 def test_timing_that_would_let_two_lead_is_refused():
     with pytest.raises(ValueError, match="retry < renew < lease"):
         Timing(lease=10, renew=10, retry=2)
+
+
+# a store that is set back
+
+
+async def test_a_leader_ends_at_its_next_renewal_after_the_store_was_set_back(stage):
+    server, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(5)
+    saved = copy.deepcopy(server.lease)
+    await asyncio.sleep(20)
+    server.set_back(saved)
+    await asyncio.sleep(2.1)
+    assert not a.elector.leading
+    assert log == ["0 a leads 1", "26 a stops"]
+    with pytest.raises(StoreFellBack, match="leases/punctual has resource version 3, and had 13 before"):
+        await a.task
+    assert server.lease == saved  # not released: it is another's now
+
+
+async def test_a_standby_ends_within_the_length_of_a_watch_after_the_store_was_set_back(stage):
+    server, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(1)
+    b = enter("b")
+    await asyncio.sleep(5)
+    saved = copy.deepcopy(server.lease)
+    await asyncio.sleep(5)
+    a.kill()
+    server.set_back(saved)
+    await asyncio.sleep(15)
+    with pytest.raises(StoreFellBack, match="the store was set back"):
+        await b.task
+    assert log == ["0 a leads 1"]
+
+
+async def test_a_leader_that_stood_still_knows_by_its_epoch_that_another_had_it_in_a_restored_store(stage):
+    server, _, enter = stage
+    a = enter("a")
+    await asyncio.sleep(5)
+    a.client.cut = True
+    await asyncio.sleep(20)
+    other = copy.deepcopy(server.lease)
+    other["spec"]["holderIdentity"] = "b"
+    server.set_back(other, writes=50)
+    a.client.cut = False
+    await asyncio.sleep(3)
+    with pytest.raises(StoreFellBack, match="names b for epoch 1, which a had"):
+        await a.task
+
+
+@pytest.mark.parametrize("known", [1, 8], ids=["its own, of another leader", "a higher one"])
+async def test_a_leader_leads_on_above_an_epoch_that_agents_know(stage, known):
+    server, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(4.5)
+    a.elector.begin_above(known)
+    await asyncio.sleep(2.1)
+    assert log == ["0 a leads 1", "6 a stops", f"6 a leads {known + 1}"]
+    assert server.epoch == known + 1
+    assert a.elector.began_above(known + 1)
+    a.elector.begin_above(known)
+    await asyncio.sleep(30)
+    assert log[3:] == []
+
+
+async def test_a_replica_that_lost_the_lease_does_not_take_it_because_agents_know_a_higher_epoch(stage):
+    server, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(4.5)
+    newer = copy.deepcopy(server.lease)
+    newer["spec"] |= {"holderIdentity": "b", "leaseTransitions": 2}
+    server.put(newer)
+    a.elector.begin_above(2)
+    await asyncio.sleep(3)
+    assert log == ["0 a leads 1", "6 a stops"]
+    assert server.lease["spec"]["holderIdentity"] == "b"
+    await asyncio.sleep(20)
+    assert [line.split(maxsplit=1)[1] for line in log[2:]] == ["a leads 3"]
+    assert not a.elector.began_above(3)  # a newer leader was there, and no store was set back
+
+
+async def test_an_agent_that_names_higher_epochs_again_and_again_ends_few_terms(stage):
+    _, log, enter = stage
+    a = enter("a")
+    for _ in range(30):
+        await asyncio.sleep(2)
+        a.elector.begin_above(a.elector._epoch)
+    assert 3 <= sum("leads" in line for line in log) <= 5
+
+
+def lease(version, epoch, holder):
+    return {"metadata": {"resourceVersion": version}, "spec": {"leaseTransitions": epoch, "holderIdentity": holder}}
+
+
+SEEN = {
+    "the same": ([("7", 2, "a")], ("7", 2, "a"), False),
+    "a renewal": ([("7", 2, "a")], ("9", 2, "a"), False),
+    "a release": ([("7", 2, "a")], ("9", 2, ""), False),
+    "a new term behind a release": ([("7", 2, "a"), ("9", 2, "")], ("11", 3, "b"), False),
+    "an older version": ([("7", 2, "a")], ("6", 2, "a"), True),
+    "fewer digits": ([("10", 2, "a")], ("9", 2, "a"), True),
+    "a lower epoch": ([("7", 2, "a")], ("8", 1, "a"), True),
+    "another holder of an epoch": ([("7", 2, "a")], ("8", 2, "b"), True),
+    "another holder of an epoch that was released": ([("7", 2, "a"), ("9", 2, "")], ("11", 2, "b"), True),
+    "versions that are no numbers": ([("x9", 2, "a")], ("x1", 2, "a"), False),
+}
+
+
+@pytest.mark.parametrize("told", ["read", "watched"])
+@pytest.mark.parametrize(("before", "now", "fell"), SEEN.values(), ids=SEEN)
+def test_what_shows_in_the_lease_that_the_store_was_set_back(before, now, fell, told):
+    history = LeaseHistory("the Lease")
+    for one in before:
+        (history.check if told == "read" else history.note)(lease(*one))
+    if fell:
+        with pytest.raises(StoreFellBack):
+            history.check(lease(*now))
+    else:
+        history.check(lease(*now))
+
+
+@pytest.mark.parametrize("late", [("6", 2, "a"), ("5", 1, "b")])
+def test_a_watch_of_a_server_that_lags_behind_shows_no_fall_and_is_not_believed(late):
+    history = LeaseHistory("the Lease")
+    history.check(lease("7", 2, "a"))
+    history.note(lease(*late))
+    history.check(lease("7", 2, "a"))
+    with pytest.raises(StoreFellBack):
+        history.check(lease("6", 2, "a"))

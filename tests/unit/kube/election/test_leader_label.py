@@ -2,6 +2,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from clocks import clock
 
 from punctual.errors import Unreachable
 from punctual.kube.election.leader_label import LeaderLabel
@@ -12,6 +13,7 @@ class Pods:
     """The one call that is made: what the pod shows, and how often it cannot be reached."""
 
     def __init__(self):
+        self.clock = clock(asyncio.get_running_loop().time)
         self.label = "true"  # left by an earlier process
         self.unreachable = 0
         self.loses_answers = 0
@@ -33,7 +35,7 @@ class Pods:
 
 
 @pytest.fixture
-def pods():
+async def pods():
     return Pods()
 
 
@@ -103,3 +105,25 @@ async def test_a_removal_whose_answer_was_lost_is_undone_when_the_replica_leads_
         await label.settled(1.0)
         await asyncio.sleep(0.05)
         assert pods.label == "true", "the Service selects no replica, so no agent can report"
+
+
+@pytest.mark.looptime
+async def test_a_label_that_came_back_is_taken_off_when_agents_ask_a_replica_that_does_not_lead(pods):
+    async with running(pods) as label:
+        pods.label = "true"  # the store was set back
+        label.doubt()
+        await asyncio.sleep(1)
+        assert pods.label is None
+        pods.label = "true"
+        label.doubt()
+        await asyncio.sleep(1)
+        assert pods.label == "true"  # not again so soon
+        await asyncio.sleep(10)
+        label.doubt()
+        await asyncio.sleep(1)
+        assert pods.label is None
+        label.show(leading=True)
+        await asyncio.sleep(10)
+        label.doubt()
+        await asyncio.sleep(1)
+        assert pods.label == "true"

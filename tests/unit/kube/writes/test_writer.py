@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from clocks import clock
@@ -27,6 +28,7 @@ from punctual.kube.writes.operations import (
     Patch,
     PutStatus,
     StartPod,
+    perform,
     same,
 )
 from punctual.kube.writes.writer import Writer
@@ -823,3 +825,52 @@ async def test_an_object_that_is_refused_is_told(terms, error):
     term.writer.submit("b", make("nightly"))
     await term.settle()
     assert (term.results, term.outcomes[0].message) == (["refused"], str(error))
+
+
+@pytest.mark.parametrize(("now", "fell"), [("12", False), ("7", True), ("x", False)])
+async def test_an_object_that_is_older_than_it_was_shows_that_the_store_was_set_back(now, fell):
+    class Client:
+        async def metadata(self, path):
+            return {"uid": "u", "resourceVersion": now}
+
+        async def put_status(self, path, body, **_):
+            if body["metadata"]["resourceVersion"] == "9":
+                raise errors.Conflict("the object has been modified")
+            return body
+
+    write = status("j", 1)
+    write = replace(write, body={**write.body, "metadata": {"name": "j", "uid": "u"}})
+    if fell:
+        with pytest.raises(errors.StoreFellBack, match="/j has resource version 7, and had 9 before"):
+            await perform(Client(), "j", write, version="9")
+    else:
+        assert (await perform(Client(), "j", write, version="9")).result == "done"
+
+
+async def test_a_lost_answer_does_not_make_the_writer_forget_how_new_an_object_was():
+    class Client:
+        clock = clock(asyncio.get_running_loop().time)
+        tries = 0
+
+        async def metadata(self, path):
+            return {"uid": "u", "resourceVersion": "7"}
+
+        async def put_status(self, path, body, **_):
+            self.tries += 1
+            if self.tries == 1:
+                return {"metadata": {"resourceVersion": "9"}}
+            raise errors.Unreachable("the answer got lost")
+
+    client, told = Client(), []
+    owner = SimpleNamespace(leading=lambda: True, finished=told.append, fenced=None, count_write=lambda *_: None)
+    writer = Writer(client, owner)
+    task = asyncio.create_task(writer.run())
+    for done in (1, 2):
+        write = status("j", done)
+        writer.submit("j", replace(write, body={**write.body, "metadata": {"name": "j", "uid": "u"}}, version="5"))
+        await asyncio.sleep(0.1)
+    with pytest.raises(ExceptionGroup) as found:
+        await task
+    assert found.value.subgroup(errors.StoreFellBack)
+    assert [one.result for one in told] == ["done"]
+    assert client.tries == 2

@@ -186,7 +186,7 @@ class OrdinaryJobs:
                 self._edit(job, known, record, edit)
 
     def _open(self, job: BatchJob, record: JobRecord) -> None:
-        """Let a Job begin. Its pods wait at the gate, and its own time limit runs: so not long before its first start."""
+        """Let a Job begin. Then its pods wait at the gate, and its own time limit runs."""
         if self._submit(job, Patch(_path(job), opening(job, len(record.chunks)))) and job.counts_lost:
             text = (
                 "a pod that is lost with its node counts against spec.backoffLimit: a rule of spec.podFailurePolicy "
