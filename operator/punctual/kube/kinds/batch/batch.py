@@ -169,21 +169,31 @@ class OrdinaryJobs:
         self._count(job, known, record)
         state = job_state(record)
         self._mirror(job, known, record, state)
-        runs = record.admitted.status == "True" or record.goes_on or state == "Measuring"
-        goes_on = state in GOES_ON and runs
-        if not (job.suspended or job.opened or job.ended or gated(job)):  # begun by another: `_ask` tells so
+        if not job.ended:
+            self._match(job, known, record, state)
+
+    def _match(self, job: BatchJob, known: KnownJob, record: JobRecord, state: str) -> None:
+        """Let a Job begin, stop, and have as many pods as its DivisibleJob needs; let that follow the Job's edits."""
+        if not (job.suspended or job.opened or gated(job)):  # begun by another: `_ask` tells so
             self._submit(job, DeleteObject(JOBS.path(namespace=known.namespace, name=known.name), known.uid))
-        elif goes_on and job.suspended and not job.opened and not job.ended:
-            if record.chunks or record.promise is None or record.promise.start < self._tools.now() + AHEAD:
-                self._open(job, record)
-        elif state == "Refused" and gated(job) and not job.suspended and not job.ended:
+        elif job.suspended and not job.opened and self._begins(record, state):
+            self._open(job, record)
+        elif state == "Refused" and gated(job) and not job.suspended:
             self._submit(job, Patch(_path(job), closing(job.uid, job.parallelism)))
-        elif not record.ended and not job.ended:
+        elif not record.ended:
             if job.opened and not job.suspended:
                 used = max(len(record.chunks), len(self._cache.started(job.uid)))  # some may be of an earlier promise
                 self._let(job, parallelism.followed(job.parallelism, used, kept=self._gated.kept(job.uid)))
             if edit := edited(job, orjson.loads(known.spec), known.created, refused=state == "Refused"):
                 self._edit(job, known, record, edit)
+
+    def _begins(self, record: JobRecord, state: str) -> bool:
+        """Whether pods of a Job are needed, or soon."""
+        promised = record.admitted is not None and record.admitted.status == "True"
+        if state not in GOES_ON or not (promised or record.goes_on or state == "Measuring"):
+            return False
+        planned = record.promise.start if record.promise else -math.inf
+        return bool(record.chunks) or planned < self._tools.now() + AHEAD
 
     def _open(self, job: BatchJob, record: JobRecord) -> None:
         """Let a Job begin. Then its pods wait at the gate, and its own time limit runs."""

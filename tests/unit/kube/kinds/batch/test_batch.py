@@ -630,6 +630,9 @@ def test_a_job_begins_a_moment_before_its_first_planned_start(stage):
     later = PROMISED._replace(promise=PROMISED.promise._replace(start=BEGIN + 600))
     stage.answer(later)
     assert stage.notes["state"] == "Waiting"
+    stage.ask(deadline="50m")
+    stage.work()
+    assert stage.asked["deadlineTime"] == "2030-01-01T00:50:00Z", "it can be edited before"
     stage.tend(600 - AHEAD - 1)
     assert stage.bodies[JOB_PATH]["spec"]["suspend"]
     stage.tend(2)
