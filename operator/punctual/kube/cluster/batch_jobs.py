@@ -35,6 +35,15 @@ SAID: Final = (STATE, ETA, SLACK, OFFER, MESSAGE)
 """Annotations with which the operator answers."""
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """Annotation and label of a pod of an Indexed Job."""
+NAMING: Final = frozenset(
+    {
+        "controller-uid",
+        "job-name",
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-name",
+    }
+)
+"""Labels of a Job's template that are different for each Job."""
 DISRUPTION: Final = "DisruptionTarget"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
@@ -199,6 +208,13 @@ def _writer(meta: Json, field: str) -> str:
 
 def _some(notes: Json, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(notes[name])) for name in names if name in notes)
+
+
+def nameless(template: Json) -> Json:
+    """Return the pod template of a Job without the labels that the API server gives it: they name this one Job."""
+    meta = template.get("metadata") or {}
+    labels = {label: value for label, value in (meta.get("labels") or {}).items() if label not in NAMING}
+    return {**template, "metadata": {**meta, "labels": labels}}
 
 
 def job_reference(name: str, uid: str) -> dict[str, Any]:

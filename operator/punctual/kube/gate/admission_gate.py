@@ -23,7 +23,7 @@ import orjson
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.batch_jobs import job_reference
+from punctual.kube.cluster.batch_jobs import job_reference, nameless
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pod_manifest import IMAGE, InputStep, chunk_pod, input_volumes
@@ -278,6 +278,8 @@ def _read(manifest: Mapping[str, Any], known: KnownJob) -> api.DivisibleJob:
 def _key(
     known: KnownJob, kind: Kind, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec
 ) -> bytes:
+    if known.owner.batch:
+        template = nameless(template)  # so that Jobs of one kind are tried once
     of = (known.owner.namespace, known.owner.pool, bool(known.owner.batch))
     size = (processor.cpu, processor.share.cpu, processor.memory, processor.others, processor.hold)
     about = (*of, kind == "Guest", *size, template, step and tuple(step))

@@ -327,3 +327,14 @@ async def test_the_pod_of_a_job_is_tried_as_its_controller_would_create_it(desk)
     await desk.answered()
     owners = [tried["metadata"]["ownerReferences"] for _, tried in desk.server.asked]
     assert [[(o["kind"], o["uid"]) for o in one] for one in owners] == [[("Job", "b1")], [("DivisibleJob", "j2")]]
+
+
+async def test_jobs_with_the_same_pods_are_tried_once_though_the_api_server_names_each_in_its_labels(desk):
+    for number in range(3):
+        body = job(f"j{number}", jobRef={"name": f"j{number}", "uid": f"b{number}"})
+        body["metadata"]["ownerReferences"] = [{"kind": "Job", "name": f"j{number}", "uid": f"b{number}"}]
+        labels = {"app": "x", "controller-uid": f"b{number}", "batch.kubernetes.io/job-name": f"j{number}"}
+        body["spec"]["template"]["metadata"] = {"labels": labels}
+        desk.ask(body)
+    await desk.answered()
+    assert len(desk.server.asked) == 1
