@@ -124,6 +124,8 @@ class Annotate:
     path: str
     annotations: dict[str, str | None]
     uid: str = ""
+    urgent: bool = True
+    """False: it waits until no urgent operation waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The operations that wait, in one queue per key, and the order in which queues are served.
 
 The operations of one key are served in order. A status replaces one of the same path that waits *directly* before it.
-Statuses of oversized objects (slow) wait until no urgent operation waits, and are served one by one. Statuses that are
-not urgent (progress) wait behind both. They have a rate limit of their own and are served at most
-once per object and some seconds, unless another operation waits behind them. An operation that failed waits for its
-time. Nothing is carried out here.
+Annotations that are not urgent wait until no urgent operation waits. Behind these wait statuses of oversized objects
+(slow), which are served one by one, and then statuses that are not urgent (progress). Progress has a rate limit of its
+own, and is served at most once per object and some seconds, unless another operation waits behind it. An operation that
+failed waits for its time. Nothing is carried out here.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from punctual.kube.writes.keys import Key
-from punctual.kube.writes.operations import DeletePod, Operation, PutStatus
+from punctual.kube.writes.operations import Annotate, DeletePod, Operation, PutStatus
 from punctual.runtime.bucket import Bucket
 from punctual.runtime.clock import ServerClock
 
@@ -30,6 +30,7 @@ class QueueState(Enum):
 
     IDLE = "nothing to do"
     READY = "ready to be written"
+    READY_LATER = "waits until no urgent operation waits, and before what is slow or progress"
     READY_SLOW = "waits until no urgent operation waits, and no other of its kind runs"
     READY_PROGRESS = "waits until no urgent operation waits"
     DELAYED = "waits for its time"
@@ -90,6 +91,7 @@ class WriteQueues:
         self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), clock)
         self._queues: dict[Key, KeyQueue] = {}
         self._ready: deque[KeyQueue] = deque()
+        self._ready_later: deque[KeyQueue] = deque()
         self._ready_slow: deque[KeyQueue] = deque()
         self._ready_progress: deque[KeyQueue] = deque()
         self._running = 0
@@ -187,6 +189,7 @@ class WriteQueues:
             self.rest(queue)
         self._queues.clear()
         self._ready.clear()
+        self._ready_later.clear()
         self._ready_slow.clear()
         self._ready_progress.clear()
         self.count_down(self.depth)
@@ -208,6 +211,8 @@ class WriteQueues:
         head = queue.entries[0].operation
         if is_slow(head):
             self._make_ready(queue, QueueState.READY_SLOW, self._ready_slow)
+        elif isinstance(head, Annotate) and not head.urgent and len(queue.entries) == 1:
+            self._make_ready(queue, QueueState.READY_LATER, self._ready_later)
         elif self._hurry or len(queue.entries) > 1 or not isinstance(head, PutStatus) or head.urgent:
             self._make_ready(queue, QueueState.READY, self._ready)
         elif (wait := self._progress_wait(queue.key)) > 0:
@@ -283,6 +288,7 @@ class WriteQueues:
         """Return the list with the next queue to serve, after removing stale entries."""
         for where, state in (
             (self._ready, QueueState.READY),
+            (self._ready_later, QueueState.READY_LATER),
             (self._ready_slow, QueueState.READY_SLOW),
             (self._ready_progress, QueueState.READY_PROGRESS),
         ):

@@ -475,6 +475,20 @@ async def test_progress_waits_behind_decisions_and_keeps_to_its_budget(terms):
     assert 9.5 <= took <= 10.5
 
 
+async def test_what_a_job_is_told_waits_behind_decisions_and_before_progress(terms):
+    term = terms(rate=1e6)
+    for n in range(40):
+        term.writer.submit(f"p{n}", status(f"p{n}", 1, urgent=False))
+        term.writer.submit(f"told{n}", Annotate(f"/told{n}", {"a": "b"}, urgent=False))
+        term.writer.submit(f"d{n}", status(f"d{n}", 1))
+    term.writer.submit("both", Annotate("/both", {"a": "b"}, urgent=False))
+    term.writer.submit("both", create("both"))
+    await term.settle()
+    kinds = [what.split("/")[-1].split()[0].rstrip("0123456789") for what in term.server.log if "both" not in what]
+    assert (kinds[:40], set(kinds[40:80]), set(kinds[80:])) == (["d"] * 40, {"told"}, {"p"})
+    assert "told39" not in "".join(term.server.log[: term.server.log.index("create both")]), "a create does not wait"
+
+
 async def test_progress_of_one_object_is_written_every_few_seconds_and_the_newest_of_it(terms):
     term = terms()
     for second in range(20):

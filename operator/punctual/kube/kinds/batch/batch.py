@@ -265,7 +265,7 @@ class OrdinaryJobs:
             return
         self._told[job.key] = _Told(now, job, wanted)
         notes: dict[str, str | None] = {name: wanted.get(name) for name in SAID}
-        self._tools.writer.submit(Key(BATCH_JOBS, job.uid), Annotate(_path(job), notes, job.uid))
+        self._tools.writer.submit(Key(BATCH_JOBS, job.uid), Annotate(_path(job), notes, job.uid, urgent=False))
         if changed and reason:
             bad = wanted[STATE] in {"Refused", "Late", "Missed", "Failed"}
             self._emit(job, "Warning" if bad else "Normal", reason, message)
