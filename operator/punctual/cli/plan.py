@@ -297,7 +297,7 @@ def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> 
     places = {piece.place for piece in own}
     others = [
         Piece(*work, own=False)
-        for uid, work in view.work()
+        for uid, work in (*view.all_running(), *view.all_planned())
         if uid != job.uid and work.place in places and work.start < job.deadline
     ]
     left, reserve = view.unplaced(job.uid), view.reserve(job.uid)

@@ -142,11 +142,6 @@ class PoolView:
         if plan.has(uid):
             yield from _pieces(self._state, plan.placement_of(uid))
 
-    def work(self) -> Iterator[tuple[str, PlacedWork]]:
-        """Yield all work of all jobs with the job's uid: first what runs, then what is planned."""
-        yield from self.all_running()
-        yield from self.all_planned()
-
     def all_running(self) -> Iterator[tuple[str, PlacedWork]]:
         """Yield the work that runs, with the job's uid."""
         for uid in self._state.active:

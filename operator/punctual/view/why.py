@@ -303,7 +303,7 @@ def _waits(on: Subject) -> Iterator[str]:
         if job.promised and job.start is not None:
             yield f"Its first chunk is planned to start at {on.at(job.start)}."
         return
-    work = list(pool.work())
+    work = [*pool.all_running(), *pool.all_planned()]
     planned = sorted(pool.planned(job.uid), key=lambda piece: (piece.start, piece.begin))
     yield from few((_wait(on, pool, piece, work) for piece in planned), "more chunks wait in the same way")
     if job.promised and job.start is not None and not planned and not pool.unplaced(job.uid):

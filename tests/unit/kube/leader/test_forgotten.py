@@ -35,7 +35,7 @@ FACTS = {
 FIRST_SEEN = {"version", "epoch"}
 """Facts of the moment at which a replica first saw a job. Another may have seen it at another."""
 IN_TERM = (InTerm, JobInTerm, PoolInTerm, ReservationInTerm, windows.Windows, RateInTerm, nodes._InTerm)
-OF_THE_OBJECT = {"uid", "pool", "created"}
+OF_THE_OBJECT = {"uid", "namespace", "pool", "created"}
 """What windows must know of their reservation."""
 
 
