@@ -16,7 +16,7 @@ from edge.kinds import BY_RESOURCE
 from edge.virtual import BEGIN as TIME
 from punctual.labels import BEGIN as BEGIN_NOTE
 from punctual.labels import END as END_NOTE
-from punctual.labels import JOB_UID_LABEL, KIND_LABEL, OFFERED_END
+from punctual.labels import JOB_UID_LABEL, KIND_LABEL, OFFERED_END, PLACEHOLDER
 
 HOSTNAME = "kubernetes.io/hostname"
 POD = BY_RESOURCE["v1", "pods"]
@@ -115,7 +115,8 @@ class Machines:
         self._kicked.set()
 
     def _add(self, uid, event):
-        if event.body["spec"].get("nodeName") and JOB_UID_LABEL not in (event.body["metadata"].get("labels") or {}):
+        labels = event.body["metadata"].get("labels") or {}
+        if event.body["spec"].get("nodeName") and not {JOB_UID_LABEL, PLACEHOLDER} & labels.keys():
             return  # an agent's or an operator's pod: it is not modelled
         if event.body["status"]["phase"] in ENDED:
             return  # it was there before: a kubelet does not run it again
