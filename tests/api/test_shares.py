@@ -82,7 +82,7 @@ async def test_no_team_gets_more_than_its_share_whichever_replica_leads(world, n
 
 async def test_a_refused_job_that_goes_on_runs_beside_the_share(world, replica):
     await replica()
-    await world.add_job(**work(900), deadline="10m")
+    await world.answered(await world.add_job(**work(900), deadline="10m"), "Feasible")
     more = await world.add_job(**work(400), deadline="10m", onRefusal="Continue")
     status = await world.answered(more, "ShareUsedUp")
     assert "it runs on leftover capacity without a promise" in condition(status, "Admitted")["message"]
