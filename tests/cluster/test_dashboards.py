@@ -56,7 +56,7 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
     await asyncio.to_thread(prometheus.program, "prometheus")  # fetched before the clock runs
     with Prometheus(tmp_path, cluster.kubeconfig, SYSTEM, pods) as scraped:
         node = cluster.nodes[0]
-        async with lend(cluster, client, node, missRatio={"target": "10%"}) as loose:
+        async with lend(cluster, client, node, missRatio={"target": "10%"}, maxShare="50%") as loose:
             await ready(client, loose, node)
             await eventually(lambda: newest(scraped, "count(sum_over_time(up[1m]) >= 2)") == len(pods))
             before = {name: newest(scraped, f"sum({name})") for name in COUNTED}
