@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from installed import Installed, installed
 from kinds import teach
 from proxy import MAKING
+from rights import Installed, installed
 
 from punctual.kube.cluster.client import ApiClient
 

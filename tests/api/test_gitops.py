@@ -1,4 +1,4 @@
-"""Ordinary Jobs that tools apply again and again, against a real API server: nobody takes turns with the operator.
+"""Ordinary Jobs that tools apply again and again, against a real API server: no tool takes turns with the operator.
 
 A tool that puts `spec.suspend: true` back gives the promise up, as a user does. With the stanza of docs/jobs.md it
 leaves the field alone, and nothing happens.

@@ -53,7 +53,7 @@ async def controller(kubeconfig, kubectl, tmp_path):
 
 
 def writers(body):
-    """Return who has written it: the operator, Kueue, or both."""
+    """Return which controllers have written it: the operator, Kueue, or both."""
     managers = {entry["manager"] for entry in body["metadata"]["managedFields"]}
     return {name for name in (FIELD_MANAGER, "kueue") if any(manager.startswith(name) for manager in managers)}
 

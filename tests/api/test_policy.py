@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from installed import installed, refusal
+from rights import installed, refusal
 
 from punctual import errors, wire
 from punctual.kube.api.resources import (

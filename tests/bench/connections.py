@@ -114,13 +114,13 @@ async def compare(options):
     with TemporaryDirectory() as folder:
         pem, context = certify(folder)
         for _ in range(options.runs):
-            for who in ("agent", "stranger"):
+            for caller in ("agent", "stranger"):
                 for name, buffer in (("asyncio", SSLProtocol.max_size), ("ours", None)):
-                    kib = await measure(pem, context, options.connections, buffer=buffer, report=who == "agent")
-                    found.setdefault(f"{who}_kib", {}).setdefault(name, []).append(round(kib, 1))
-    for who in ("agent", "stranger"):
-        middle = {name: statistics.median(runs) for name, runs in found[f"{who}_kib"].items()}
-        found[f"{who}_ratio"] = round(middle["ours"] / middle["asyncio"], 3)
+                    kib = await measure(pem, context, options.connections, buffer=buffer, report=caller == "agent")
+                    found.setdefault(f"{caller}_kib", {}).setdefault(name, []).append(round(kib, 1))
+    for caller in ("agent", "stranger"):
+        middle = {name: statistics.median(runs) for name, runs in found[f"{caller}_kib"].items()}
+        found[f"{caller}_ratio"] = round(middle["ours"] / middle["asyncio"], 3)
     return {"connections": options.connections, **found}
 
 

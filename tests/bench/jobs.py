@@ -41,7 +41,7 @@ class Pair(Bench):
         """Name of a Job -> when its annotation was seen to have a state."""
 
     async def create(self, name, *, deadline="4h"):
-        """Create a job of the kind whose turn it is."""
+        """Create a job of the present kind."""
         if self.kind == "divisible":
             return await super().create(name, deadline=deadline)
         resources = {"requests": {"cpu": "1", "memory": "64Mi"}}

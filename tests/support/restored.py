@@ -1,4 +1,4 @@
-"""A node whose API server is brought back to an earlier state: its kubelet and its agent go on as if nothing had been.
+"""A node while its API server is brought back to an earlier state: kubelet and agent go on as if nothing had been.
 
 The kubelet runs what it once saw, also pods that the API server has no longer: a kubelet that watches from a version of
 the future learns nothing. It runs a pod that the API server has again once more, as a kubelet does.
@@ -10,6 +10,7 @@ import itertools
 import json
 
 import aiohttp
+from beside import beside
 from server import job
 from stage import SERVICE, Stage
 
@@ -43,15 +44,8 @@ class RestoredStage(Stage):
     @contextlib.asynccontextmanager
     async def playing(self):
         """Let kubelet and agent do their work."""
-        tasks = [asyncio.ensure_future(work) for work in (self._run_pods(), self._tell())]
-        try:
+        async with beside(self._run_pods(), self._tell()):
             yield self
-        finally:
-            for task in tasks:
-                task.cancel()
-            for found in await asyncio.gather(*tasks, return_exceptions=True):
-                if not isinstance(found, asyncio.CancelledError):
-                    raise found
 
     async def ask(self, name, **spec):
         """Create a job of forty units, on two processors."""

@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 
 import aiohttp
+from beside import beside
 from server import job, pool
 
 from punctual import errors, wire
@@ -139,15 +140,8 @@ class Stage:
     @contextlib.asynccontextmanager
     async def running(self):
         """Let kubelet, agent and those who watch do their work."""
-        tasks = [asyncio.ensure_future(t) for t in (self._follow(JOBS), self._follow(PODS), self._report())]
-        try:
+        async with beside(self._follow(JOBS), self._follow(PODS), self._report()):
             yield self
-        finally:
-            for task in tasks:
-                task.cancel()
-            for found in await asyncio.gather(*tasks, return_exceptions=True):
-                if not isinstance(found, asyncio.CancelledError):
-                    raise found
 
     async def _follow(self, resource):
         path = resource.path(namespace=self.namespace)

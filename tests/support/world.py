@@ -817,6 +817,13 @@ class World:
         record = self.records.get(uid)
         return record is not None and record.finished is not None
 
+    def check_promise(self, uid: str) -> None:
+        """Assert that a job with a promise has ended, by the promised deadline."""
+        record = self.records[uid]
+        if record.promise is not None:
+            assert record.finished is not None, (uid, record)
+            assert record.finished <= record.promise.deadline, (uid, record)
+
     def met(self, uid: str) -> bool:
         record = self.records[uid]
         return (

@@ -6,9 +6,8 @@ holder stops before another replica may start. ``spec.leaseTransitions`` is the 
 acquisition, also by the same holder, and to at least one more than ``min_epoch()`` (the highest epoch in any status).
 Otherwise a deleted Lease would restart it at 0. After a restore of the API server's store, agents may know epochs
 that are not in the statuses: told of one (`begin_above`), the holder ends its term and acquires the Lease again, above
-it. A
-standby watches the Lease and acts at its expiry or release. Before a replica takes the Lease and while it holds it, it
-holds the `claim` of its installation, too.
+it. A standby watches the Lease and acts at its expiry or release. Before a replica takes the Lease and while it holds
+it, it holds the `claim` of its installation, too.
 
 `ElectorThread` runs the elector in a separate thread and loop, so that a long plan cannot delay a renewal. `writer`
 relies on it: between an expiry and the moment when the main loop learns of it, `leading` is already False.

@@ -21,9 +21,7 @@ class LeaseHistory:
 
     def note(self, lease: Json) -> None:
         """Take in a Lease from a watch. An older one, of an API server that lags behind, changes nothing."""
-        spec = lease.get("spec") or {}
-        epoch, holder = spec.get("leaseTransitions") or 0, spec.get("holderIdentity") or ""
-        version = lease["metadata"].get("resourceVersion", "")
+        version, epoch, holder = _said(lease)
         if epoch < self._epoch or number(version) < number(self._version):
             return
         if epoch > self._epoch or not self._holder:
@@ -33,9 +31,8 @@ class LeaseHistory:
 
     def check(self, lease: Json) -> None:
         """Take in a Lease from a consistent read, or from the answer to an own write. Raises StoreFellBack."""
-        spec = lease.get("spec") or {}
-        epoch, holder = spec.get("leaseTransitions") or 0, spec.get("holderIdentity") or ""
-        check(self._what, self._version, lease["metadata"].get("resourceVersion", ""))
+        version, epoch, holder = _said(lease)
+        check(self._what, self._version, version)
         if epoch < self._epoch:
             raise StoreFellBack(f"{self._what} has epoch {epoch}, and had {self._epoch} before: the store was set back")
         if epoch == self._epoch and holder and self._holder and holder != self._holder:
@@ -43,3 +40,10 @@ class LeaseHistory:
                 f"{self._what} names {holder} for epoch {epoch}, which {self._holder} had: the store was set back"
             )
         self.note(lease)
+
+
+def _said(lease: Json) -> tuple[str, int, str]:
+    """Return a Lease's resource version, epoch and holder."""
+    spec = lease.get("spec") or {}
+    version = lease["metadata"].get("resourceVersion", "")
+    return version, spec.get("leaseTransitions") or 0, spec.get("holderIdentity") or ""

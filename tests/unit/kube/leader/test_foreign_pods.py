@@ -1,7 +1,6 @@
 """What pods take of a pool's nodes: none hides what it requests, whatever it claims, and none counts twice."""
 
 import pytest
-from term_world import World
 
 from punctual import errors
 from punctual.kube.api.resources import PODS
@@ -11,14 +10,6 @@ from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
 
 PROCESSOR = PoolSpec(name="main", cpu=1.0, memory=64 * 2**20)
-
-
-@pytest.fixture
-async def world():
-    made = World()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
 
 
 def claiming(world, job, kind, cpu, *, pool="main", attempt=77, phase="Running"):

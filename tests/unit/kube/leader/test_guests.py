@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from term_world import World
 
 from punctual import errors, wire
 from punctual.kube.api.resources import PODS
@@ -12,14 +11,6 @@ from punctual.kube.cluster.pod_manifest import STEP
 from punctual.notation.duration import format_time, parse_time
 
 STAMP = "2030-01-01T00:00:00Z"
-
-
-@pytest.fixture
-async def world():
-    made = World()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
 
 
 def guest(world, name, **spec):

@@ -2,7 +2,6 @@
 
 import orjson
 import pytest
-from term_world import World
 
 from punctual import wire
 from punctual.kube.api.resources import PODS
@@ -12,14 +11,6 @@ from punctual.kube.leader.lost_promises import MOST, WITHIN, Fall
 from punctual.labels import BEGIN, JOB_UID_LABEL
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec
-
-
-@pytest.fixture
-async def world():
-    made = World()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
 
 
 async def leads(world, epoch=2, *, fall=None):
