@@ -7,6 +7,7 @@ So without set-ups (and the margin), and with work that can be begun anew at any
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from world import World, job
@@ -97,11 +98,12 @@ class Literal:
         taken = sum(n * max(0.0, min(end, until) - max(start, self.now)) for start, end, n in self.windows)
         return self.rate * (until - self.now) - taken
 
+    def spare(self, due):
+        dues = {due, *(d for d, _ in self.work.values() if d > due)}
+        return min(self.supply(until) - sum(w for d, w in self.work.values() if d <= until) for until in dues)
+
     def fits(self, due, work):
-        dues = sorted({due, *(d for d, _ in self.work.values() if d > due)})
-        return all(
-            sum(w for d, w in self.work.values() if d <= until) + work <= self.supply(until) + 1e-6 for until in dues
-        )
+        return work <= self.spare(due) + 1e-6
 
     def advance(self, now):
         done, self.now = self.supply(now), now
@@ -113,7 +115,7 @@ class Literal:
                 del self.work[uid]
 
 
-several = st.lists(st.tuples(st.floats(1.0, 200.0), st.floats(0.05, 1.0)), min_size=1, max_size=6)
+several = st.lists(st.tuples(st.floats(1.0, 200.0), st.floats(0.0, 0.2) | st.floats(0.05, 1.0)), min_size=1, max_size=6)
 steps = st.lists(
     st.tuples(
         several,  # due in, and work as a part of the supply until then
@@ -139,13 +141,15 @@ def test_the_index_says_what_a_walk_over_all_promises_says(todo, rate, booked):
         for ahead, part in asked:
             due, made = literal.now + ahead, made + 1
             work = part * literal.supply(due)
-            near = abs(account.spare(due) - work) < 1e-4
+            near = abs(literal.spare(due) - work) < 1e-4
             assert near or account.fits(due, work) == literal.fits(due, work)
-            assert near or account.fits_at(rate, due, work) == literal.fits(due, work)
+            if made % 4 == 0:  # not each time: it brings the account up to date
+                assert near or account.fits_at(rate, due, work) == literal.fits(due, work)
+                assert account.spare(due) == pytest.approx(literal.spare(due), abs=1e-4)
             if literal.fits(due, work):
                 shares.book(str(made), shares.limit("a", literal.now), deadline=due, due=due, work=work, units=100)
                 literal.work[str(made)] = due, work
-        if ending and (uid := str(ending[0])) in literal.work:
+        if ending and (uid := str(ending[0])) in literal.work.keys() & shares.bookings.keys():
             due, work = literal.work[uid]
             undone, whole = int(100 * ending[1]), shares.bookings[uid].work
             literal.work[uid] = due, max(0.0, work - undone / 100 * whole)

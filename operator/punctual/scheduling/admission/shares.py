@@ -38,9 +38,6 @@ class Account:
 
     The slack of a promise is how much less work than possible is promised until its due time. While there is work, time
     takes as much off the work as off what is possible, so slacks stay as they are.
-
-    Most promises fit by sums alone, even if all that is promised were due before. Those are not put into the index
-    before something else is asked of the account: so a decision costs a few additions, not an insertion.
     """
 
     def __init__(self, rate: float, at: float) -> None:
@@ -52,10 +49,8 @@ class Account:
         self._now = self._at = at
         """The present, and the time up to which the ideal processor has worked in the index."""
         self._index = SlackIndex()
-        self._coming: list[tuple[Turn, float]] = []
-        """Promises that are not in the index yet."""
         self._total = 0.0
-        """Work of all promises."""
+        """Work of all promises in the index."""
 
     def __iter__(self) -> Iterator[tuple[Turn, float]]:
         """Yield each promise's key and the processor seconds that are left of it on the account, by due time."""
@@ -78,11 +73,8 @@ class Account:
 
     def add(self, order: Turn, work: float) -> None:
         """Add a promise. Its key begins with the due time, and is behind all others with the same."""
-        if self._surely_fits(order[0], work):
-            self._coming.append((order, work))
-        else:
-            self._settle()
-            self._insert(order, work)
+        self._settle()  # what was done until now was not done of this promise
+        self._index.insert_behind(order, work, self._supply(order[0]))
         self._total += work
 
     def left(self, order: Turn) -> float:
@@ -102,7 +94,7 @@ class Account:
             self._index.remove(order)
         else:
             self._index.shorten(order, left - work)
-        self._total = max(0.0, self._total - min(left, work))
+        self._total = self._index.total
 
     def fits_at(self, rate: float, due: float, work: float, *, but: Turn | None = None) -> bool:
         """Whether they might be if the part had this size, without one promise. It looks at each of them."""
@@ -138,7 +130,7 @@ class Account:
         self._steps = (columns[0], columns[1], columns[2]) if columns else None
         self._index = SlackIndex()
         for order, length in before:
-            self._insert(order, length)
+            self._index.insert_behind(order, length, self._supply(order[0]))
 
     def free_in(self, start: float, end: float) -> float:
         """Return the processors of the part that no window has, at the worst moment of a time."""
@@ -167,17 +159,12 @@ class Account:
     def _surely_fits(self, due: float, work: float) -> bool:
         """Whether work fits even if all that is promised were due before: then what is due later fits behind it.
 
-        In windows, and after a time without work, sums are not enough.
+        After a time without work, sums are not enough.
         """
-        if self._steps is not None or self.rate * (self._now - self._at) > self._total:
-            return False
-        return work <= self.rate * (due - self._at) - self._total
+        return self._supply(self._now) <= self._total and work <= self._supply(due) - self._total
 
     def _settle(self) -> None:
-        """Bring the index up to date."""
-        for order, work in self._coming:
-            self._insert(order, work)
-        self._coming.clear()
+        """Let the ideal processor work until now."""
         if self._at == self._now:
             return
         done, self._at = self._supply(self._now), self._now
@@ -190,9 +177,6 @@ class Account:
             self._index.remove(order, spent=spent)
             done -= spent
         self._total = self._index.total
-
-    def _insert(self, order: Turn, work: float) -> None:
-        self._index.insert_behind(order, work, self._supply(order[0]))
 
     def _supply(self, until: float) -> float:
         """Return the processor seconds that the part does until a time, without those of its windows."""

@@ -63,6 +63,15 @@ def test_time_takes_as_much_off_the_work_as_off_what_is_possible():
         assert made.spare(100.0) == pytest.approx(10.0)
 
 
+def test_what_was_done_before_a_promise_was_made_was_not_done_of_it():
+    made = account(4.0, a=(100.0, 8.0))
+    made.advance(1.0)  # half of it is done
+    made.add((3.0, 0.0, "b"), 4.0)
+    assert made.left((3.0, 0.0, "b")) == pytest.approx(4.0)
+    assert made.left((100.0, 0.0, "a")) == pytest.approx(4.0)
+    assert made.spare(3.0) == pytest.approx(4.0)
+
+
 def test_a_promise_that_is_due_is_over_whatever_is_left_of_it():
     made = account(2.0, a=(10.0, 100.0), b=(60.0, 20.0))
     assert made.spare(10.0) == pytest.approx(-80.0)
