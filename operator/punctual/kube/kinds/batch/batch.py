@@ -40,7 +40,7 @@ from punctual.scheduling.model.events import UnitsCounted
 from punctual.scheduling.model.job import JobRecord
 
 EVERY: Final = 30.0
-"""Seconds between two writes of a forecast into a Job's annotations."""
+"""Seconds between two writes of a forecast into a Job's annotations, and after a refused change to its next try."""
 AHEAD: Final = 5.0
 """Seconds before its first planned start at which a Job begins: its controller needs a moment to make pods."""
 GOES_ON: Final = frozenset({"Measuring", "Waiting", "Running", "Late"})
@@ -58,6 +58,16 @@ class _Told(NamedTuple):
     wanted: dict[str, str]
 
 
+class _Submitted(NamedTuple):
+    """The changes of a Job that were submitted."""
+
+    before: BatchJob
+    """The Job as it was then, without what it was told."""
+    changes: list[Any]
+    again: float = math.inf
+    """When they are tried again, if one was refused: a quota, a policy or a name may be in the way for a while."""
+
+
 class OrdinaryJobs:
     """All ordinary Jobs that name a pool."""
 
@@ -69,9 +79,9 @@ class OrdinaryJobs:
         self._jobs = tools.directory.jobs
         self._cache = tools.caches.batch
         self._gated = gated
-        # by "namespace/name" of a Job, each with the Job before it
+        # by "namespace/name" of a Job
         self._told: dict[str, _Told] = {}
-        self._changed: dict[str, tuple[BatchJob, list[Any]]] = {}  # its changes that were submitted (`_pending`)
+        self._changed: dict[str, _Submitted] = {}
 
     def begin(self) -> None:
         """Look at all Jobs: the takeover is done."""
@@ -99,7 +109,7 @@ class OrdinaryJobs:
                     self._consider(f"{known.namespace}/{known.name}")
 
     def tend(self) -> None:
-        """Write the forecasts that are due, and tell of chunks that get no pod."""
+        """Write the forecasts that are due, try refused changes again, and tell of chunks that get no pod."""
         for event in (*self._gated.lost(), *self._gated.stuck()):
             known = self._jobs.get(event.job)
             if known is not None and known.term.pool is not None:
@@ -107,6 +117,9 @@ class OrdinaryJobs:
         for known in list(self._jobs.of_batches()):
             if known.term.record is not None and not known.term.record.ended:
                 self._consider(f"{known.namespace}/{known.name}")
+        now = self._tools.clock.monotonic()
+        for key in [key for key, submitted in self._changed.items() if submitted.again <= now]:
+            self._consider(key)
 
     def wrote(self, outcome: Outcome) -> None:
         """Take in what became of a write about a Job."""
@@ -115,6 +128,8 @@ class OrdinaryJobs:
         job = self._cache.of_uid(outcome.key.name)
         if job is None:
             return
+        if (submitted := self._changed.get(job.key)) is not None and not isinstance(outcome.operation, Annotate):
+            self._changed[job.key] = submitted._replace(again=self._tools.clock.monotonic() + EVERY)
         if isinstance(outcome.operation, Patch):
             self._emit(job, "Warning", reasons.EDIT_REFUSED, outcome.message)
         elif isinstance(outcome.operation, CreateObject) and outcome.result == "conflict":
@@ -275,18 +290,23 @@ class OrdinaryJobs:
         self._tools.recorder.emit(regarding, kind, reason, message)
 
     def _submit(self, job: BatchJob, change: CreateObject | Patch | DeleteObject) -> bool:
-        """Submit a change; return False if it was submitted already and nothing has come of it yet."""
+        """Submit a change; return False if it was submitted already and nothing has come of it yet.
+
+        One that was refused is submitted again after a while.
+        """
         pending = self._pending(job)
         if change in pending:
             return False
-        self._changed[job.key] = job._replace(said=()), [*pending, change]
+        self._changed[job.key] = _Submitted(job._replace(said=()), [*pending, change])
         self._tools.writer.submit(Key(BATCH_JOBS, job.uid), change)
         return True
 
     def _pending(self, job: BatchJob) -> list[Any]:
         """Return the changes that were submitted for a Job as it is; what it is told changes nothing."""
-        before, changes = self._changed.get(job.key, (None, []))
-        return changes if before == job._replace(said=()) else []
+        submitted = self._changed.get(job.key)
+        if submitted is None or submitted.again <= self._tools.clock.monotonic():
+            return []
+        return submitted.changes if submitted.before == job._replace(said=()) else []
 
 
 def _path(job: BatchJob) -> str:

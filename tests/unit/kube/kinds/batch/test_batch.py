@@ -280,10 +280,11 @@ def test_a_name_that_is_taken_is_told_once_and_the_job_is_asked_for_when_it_is_f
     assert stage.asked["units"] == 4
 
 
-def test_a_job_with_a_time_limit_whose_name_is_taken_is_asked_for_once(stage):
+def test_a_job_with_a_time_limit_whose_name_is_taken_is_asked_for_once_in_a_while(stage):
     stage.refuses[CreateObject] = "conflict", "exists"
     stage.told(batch_body(activeDeadlineSeconds=600))
-    for stage.now in (1.0, 20.0, 300.0):
+    stage.work()
+    for stage.now in (1.0, 20.0, EVERY - 1.0):
         stage.signal(Signal("pool", "main"))
         stage.work()
     assert len(stage.take(CreateObject)) == 1
@@ -295,6 +296,36 @@ def test_what_the_api_server_refuses_is_told_in_its_words(stage):
     stage.work()
     assert stage.events == [("nightly", "Warning", reasons.INVALID_SPEC)]
     assert stage.notes["message"] == "quota exceeded"
+
+
+@pytest.mark.parametrize("result", ["refused", "conflict"])
+def test_a_job_for_which_nothing_could_be_made_is_asked_for_again_after_a_while(stage, result):
+    stage.refuses[CreateObject] = result, "a quota, or the name, was in the way"
+    stage.told(batch_body())
+    stage.work()
+    for _ in range(3):
+        stage.tend(EVERY)
+    assert len(stage.take(CreateObject)) == 4
+    assert len(stage.events) == 1
+    stage.refuses.clear()
+    stage.tend(EVERY)
+    assert stage.asked["units"] == 4
+    stage.tend(EVERY)
+    assert len(stage.take(CreateObject)) == 1
+
+
+def test_an_opening_that_was_refused_is_tried_again_after_a_while(stage):
+    stage.told(batch_body())
+    stage.work()
+    stage.refuses[Patch] = "refused", "a policy does not like it"
+    stage.answer(PROMISED)
+    stage.tend(1.0)
+    assert len(stage.take(Patch)) == 1
+    stage.refuses.clear()
+    stage.tend(EVERY)
+    assert not stage.bodies[JOB_PATH]["spec"]["suspend"]
+    stage.tend(EVERY)
+    assert len(stage.take(Patch)) == 1
 
 
 def test_a_job_is_opened_once_when_it_is_promised(promised):
