@@ -161,7 +161,6 @@ async def test_a_refused_job_stays_suspended_until_the_offer_is_taken(world, rep
     assert (await world.job())["spec"]["suspend"]
     edit = {"metadata": {"annotations": {"punctual.dev/deadline": notes["punctual.dev/offer"]}}}
     await world.client.patch_merge(world.at(), edit)
-    await world.client.patch_merge(world.at(), {"metadata": {"annotations": {"punctual.dev/deadline": "20m"}}})
     await world.opened()
     notes = await world.says("Running")
     assert "punctual.dev/offer" not in notes

@@ -4,8 +4,8 @@
     tests/bench/indexes.py [--completions 200] [--seconds 2] [--pool main]
 
 Prints JSON. Needs an installed operator and a pool of which all processors are free. The Job is run twice, with its
-cost declared and without one, which the first indexes then measure. Each asks for a second, is refused, and takes the
-offer: so it needs all processors, and its forecast is not that of a plan with a few of them.
+cost declared and without one, which the first indexes then measure. Each asks for a deadline that cannot be kept, is
+refused, and takes the offer: so it needs all processors, and its forecast is not that of a plan with a few of them.
 
 - forecast: from the Job's creation until the first ETA that was told with its promise; end: until the finish time in
   the status of its DivisibleJob.
@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import sys
+import time
 import uuid
 
 from installed import Installed
@@ -27,13 +28,14 @@ from installed import Installed
 from punctual import errors
 from punctual.kube.api.resources import BATCH_JOBS, JOBS, PODS, POOLS
 from punctual.kube.cluster.client import ApiClient
-from punctual.labels import COST_PER_UNIT, DEADLINE, GATE, OFFER, POOL_LABEL
-from punctual.notation.duration import parse_time
+from punctual.labels import COST_PER_UNIT, DEADLINE, GATE, POOL_LABEL
+from punctual.notation.duration import parse_duration, parse_time
 
 TARGET = {"ratio": 1.05, "again": 0}
 NAMESPACES = "/api/v1/namespaces"
 INDEX = "batch.kubernetes.io/job-completion-index"
 OVER = frozenset({"Succeeded", "Failed"})
+ENDED = frozenset({"Completed", "Missed", "Failed"})
 
 
 def news(line):
@@ -112,7 +114,7 @@ def manifest(options, image, processor):
         "metadata": {
             "name": "indexes",
             "labels": {POOL_LABEL: options.pool},
-            "annotations": {DEADLINE: "1s"},
+            "annotations": {DEADLINE: f"{options.ask:g}s"},
         },
         "spec": {
             "suspend": True,
@@ -126,12 +128,14 @@ def manifest(options, image, processor):
     }
 
 
-async def take_offer(client, path):
-    """Ask for what a Job is offered, if it is."""
-    notes = (await client.get(path))["metadata"]["annotations"]
-    if OFFER in notes and notes[OFFER] != notes[DEADLINE]:
-        news(f"offered {notes[OFFER]}")
-        await client.patch_merge(path, {"metadata": {"annotations": {DEADLINE: notes[OFFER]}}})
+async def take_offer(client, path, seen, began):
+    """Ask for what a Job is offered, if it is, without the minute that an offer leaves for an edit."""
+    offer = seen.status.get("offer") or {}
+    if seen.status.get("state") == "Refused" and "earliestDeadline" in offer:
+        deadline = f"{time.time() - began + parse_duration(offer['earliestDeadline']):.0f}s"
+        news(f"offered {deadline}")
+        seen.status = {}
+        await client.patch_merge(path, {"metadata": {"annotations": {DEADLINE: deadline}}})
 
 
 async def run(client, options, body, processors):
@@ -146,8 +150,8 @@ async def run(client, options, body, processors):
         created = await client.create(BATCH_JOBS.path(namespace=namespace), body)
         began = parse_time(created["metadata"]["creationTimestamp"])
         async with asyncio.timeout(options.within):
-            while "finishTime" not in seen.status:
-                await take_offer(client, BATCH_JOBS.path(namespace=namespace, name="indexes"))
+            while seen.status.get("state") not in ENDED:
+                await take_offer(client, BATCH_JOBS.path(namespace=namespace, name="indexes"), seen, began)
                 seen.changed.clear()
                 await seen.changed.wait()
     except TimeoutError:
@@ -203,6 +207,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--completions", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--ask", type=float, default=40, help="seconds of the first deadline: too few")
     parser.add_argument("--within", type=int, default=600, help="seconds that a run may take")
     parser.add_argument("--pool", default="main")
     parser.add_argument("--image", help="with sleep in it; default: the operator's")

@@ -256,8 +256,9 @@ class OrdinaryJobs:
             also = limited(job, known.created, earliest) if state == "Refused" else ""
             said = said._replace(message="; ".join(filter(None, (said.message, also))))
             wanted[MESSAGE] = said.message
-        if earliest is not None:  # the DivisibleJob may be younger than the Job
-            wanted[OFFER] = format_duration(math.ceil(known.created + earliest - job.created))
+        if record.offer is not None and (until := record.offer.earliest_time) is not None:
+            # for an edit while the offer stands: it counts from the Job's creation, which may be long ago
+            wanted[OFFER] = format_duration(math.ceil(until - job.created))
         if record.eta is not None and not record.ended:
             wanted[ETA] = format_time(math.ceil(record.eta))
             if record.promise is not None:

@@ -368,8 +368,8 @@ def test_a_job_without_an_answer_stays_suspended(stage):
 def test_an_offer_is_told_and_the_edit_asks_again(stage):
     stage.told(batch_body())
     stage.work()
-    stage.answer(JobRecord(admitted=NO, refused=1.0, offer=Offer(4000.0, 9.0, 3)))
-    assert stage.notes["offer"] == "1h6m40s"
+    stage.answer(JobRecord(admitted=NO, refused=1.0, offer=Offer(4000.0, BEGIN + 560.0, 3)))
+    assert stage.notes["offer"] == "1h16m"  # it was refused 500 s after its creation, and may be edited for 60 s
     stage.ask(deadline="1h10m")
     stage.work()
     assert stage.asked["deadlineTime"] == "2030-01-01T01:10:00Z"
@@ -562,7 +562,7 @@ def test_one_that_its_user_resumes_although_it_is_refused_is_suspended_again(sta
     assert stage.bodies[JOB_PATH]["spec"]["suspend"]
 
 
-ANYWAY = JobRecord(admitted=NO, goes_on=True, offer=Offer(4000.0, 9.0, 3), eta=END + 60)
+ANYWAY = JobRecord(admitted=NO, goes_on=True, offer=Offer(4000.0, BEGIN + 60.0, 3), eta=END + 60)
 
 
 def test_one_that_starts_anyway_is_opened_and_told_its_refusal_its_offer_and_its_end(stage):
@@ -574,7 +574,7 @@ def test_one_that_starts_anyway_is_opened_and_told_its_refusal_its_offer_and_its
     assert stage.notes["state"] == "Waiting"
     stage.answer(ANYWAY._replace(started=1.0))
     assert stage.notes["state"] == "Running"
-    assert (stage.notes["offer"], stage.notes["message"]) == ("1h6m40s", NO.message)
+    assert (stage.notes["offer"], stage.notes["message"]) == ("1h7m40s", NO.message)
     assert stage.notes["eta"] == "2030-01-01T00:46:00Z"
     assert "slack" not in stage.notes
     assert stage.events[-1] == ("nightly", "Normal", reasons.INFEASIBLE_CAPACITY)
