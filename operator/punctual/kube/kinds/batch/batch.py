@@ -65,7 +65,7 @@ class _Submitted(NamedTuple):
     """The Job as it was then, without what it was told."""
     changes: list[Any]
     again: float = math.inf
-    """When they are tried again, if one was refused: a quota, a policy or a name may be in the way for a while."""
+    """When they are tried again, if one was refused: a quota or a policy may be in the way for a while."""
 
 
 class OrdinaryJobs:
@@ -128,7 +128,8 @@ class OrdinaryJobs:
         job = self._cache.of_uid(outcome.key.name)
         if job is None:
             return
-        if (submitted := self._changed.get(job.key)) is not None and not isinstance(outcome.operation, Annotate):
+        submitted = self._changed.get(job.key)
+        if submitted is not None and outcome.result == "refused" and not isinstance(outcome.operation, Annotate):
             self._changed[job.key] = submitted._replace(again=self._tools.clock.monotonic() + EVERY)
         if isinstance(outcome.operation, Patch):
             self._emit(job, "Warning", reasons.EDIT_REFUSED, outcome.message)
