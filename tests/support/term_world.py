@@ -212,7 +212,7 @@ class Replica:
 
 
 class World:
-    """A pool ``main`` with four processors, jobs in ``ns``.
+    """A pool ``main`` with four processors, jobs in ``ns``. Its replicas end with the block that it is entered for.
 
     ``returning``: the next leader is the replica that led before. It has seen all that was changed since.
     """
@@ -228,6 +228,13 @@ class World:
         self.pool = self.server.put(
             "Pool", "main", spec={"nodeSelector": selector, "processor": {"cpu": "1", "memory": "64Mi"}}
         )
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        for replica in self.replicas:
+            await replica.end()
 
     def replica(self):
         former, self._former = self._former, None

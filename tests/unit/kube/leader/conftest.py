@@ -6,7 +6,5 @@ from term_world import World
 
 @pytest.fixture
 async def world():
-    made = World()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with World() as made:
+        yield made

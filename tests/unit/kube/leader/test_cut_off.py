@@ -84,11 +84,8 @@ class Life:
 @contextlib.asynccontextmanager
 async def life():
     made = Life()
-    try:
+    async with made.world:
         yield made
-    finally:
-        for replica in made.world.replicas:
-            await replica.end()
 
 
 async def undisturbed():

@@ -91,10 +91,8 @@ def brisk(monkeypatch):
 
 @pytest.fixture
 async def world():
-    made = LiveWorld()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with LiveWorld() as made:
+        yield made
 
 
 def learned(node_class, chi):

@@ -58,11 +58,9 @@ class Cluster(World):
 
 @pytest.fixture
 async def cluster():
-    made = Cluster()
-    made.lead(1)
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with Cluster() as made:
+        made.lead(1)
+        yield made
 
 
 async def test_a_job_is_promised_and_opened_and_its_pods_start_when_they_come(cluster):

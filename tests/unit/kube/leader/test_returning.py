@@ -24,10 +24,8 @@ def brisk(monkeypatch):
 
 @pytest.fixture
 async def world():
-    made = LiveWorld()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with LiveWorld() as made:
+        yield made
 
 
 async def leads(world, replica, epoch):
@@ -418,8 +416,7 @@ SCENES += [*Guests.__subclasses__(), *Window.__subclasses__(), RateIsMadeAnew, P
 
 async def three_terms(scene, kind):
     """Play a scene with three leaders; return what the third one makes of it."""
-    world = LiveWorld()
-    try:
+    async with LiveWorld() as world:
         scene = scene(world)
         await scene.begin()
         first = world.replica()
@@ -448,9 +445,6 @@ async def three_terms(scene, kind):
             "new events": sorted(event for event in events if event not in earlier),
             "pods": {path: pod["status"]["phase"] for path, pod in world.server.living.items()},
         }
-    finally:
-        for replica in world.replicas:
-            await replica.end()
 
 
 @pytest.mark.parametrize("kind", ["returning", "late"])

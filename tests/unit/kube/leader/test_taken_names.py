@@ -14,10 +14,8 @@ LONG_AGO = 3600.0
 
 @pytest.fixture
 async def world():
-    made = LiveWorld()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with LiveWorld() as made:
+        yield made
 
 
 def reduce_pod(job):

@@ -35,10 +35,8 @@ def told(replica, job):
 @pytest.fixture(params=["another", "returning"])
 async def world(request):
     """A world in which another replica leads next, or the one that led before."""
-    made = World(returning=request.param == "returning")
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with World(returning=request.param == "returning") as made:
+        yield made
 
 
 async def test_an_edited_profile_destroys_no_promise_while_a_new_leader_takes_over(world):

@@ -10,10 +10,8 @@ from punctual.kube.actors import created_pods
 @pytest.fixture
 async def world(monkeypatch):
     monkeypatch.setattr(created_pods, "LOOK", 0.01)
-    made = LiveWorld()
-    yield made
-    for replica in made.replicas:
-        await replica.end()
+    async with LiveWorld() as made:
+        yield made
 
 
 async def created_unseen(world, **spec):
