@@ -49,8 +49,6 @@ class Account:
         self._now = self._at = at
         """The present, and the time up to which the ideal processor has worked in the index."""
         self._index = SlackIndex()
-        self._total = 0.0
-        """Work of all promises in the index."""
 
     def __iter__(self) -> Iterator[tuple[Turn, float]]:
         """Yield each promise's key and the processor seconds that are left of it on the account, by due time."""
@@ -75,7 +73,6 @@ class Account:
         """Add a promise. Its key begins with the due time, and is behind all others with the same."""
         self._settle()  # what was done until now was not done of this promise
         self._index.insert_behind(order, work, self._supply(order[0]))
-        self._total += work
 
     def left(self, order: Turn) -> float:
         """Return the processor seconds that are left of a promise on the account."""
@@ -94,7 +91,6 @@ class Account:
             self._index.remove(order)
         else:
             self._index.shorten(order, left - work)
-        self._total = self._index.total
 
     def fits_at(self, rate: float, due: float, work: float, *, but: Turn | None = None) -> bool:
         """Whether they might be if the part had this size, without one promise. It looks at each of them."""
@@ -161,7 +157,8 @@ class Account:
 
         After a time without work, sums are not enough.
         """
-        return self._supply(self._now) <= self._total and work <= self._supply(due) - self._total
+        total = self._index.total
+        return self._supply(self._now) <= total and work <= self._supply(due) - total
 
     def _settle(self) -> None:
         """Let the ideal processor work until now."""
@@ -176,7 +173,6 @@ class Account:
                 break
             self._index.remove(order, spent=spent)
             done -= spent
-        self._total = self._index.total
 
     def _supply(self, until: float) -> float:
         """Return the processor seconds that the part does until a time, without those of its windows."""
